@@ -9,6 +9,7 @@ import pytest
 from tests.support.refusals import refused
 from trl_vade.cli import train
 from trl_vade.cli.launching import launch, split
+from trl_vade.cli.parsing import CommandArguments
 from trl_vade.cli.recipes import ACCELERATE, RECIPES
 from trl_vade.errors import ConfigurationError
 
@@ -18,14 +19,14 @@ def launched(monkeypatch, tmp_path):
     """What accelerate would launch from an empty folder; a list that goes on growing."""
     calls = []
     monkeypatch.chdir(tmp_path)  # the clone may hold the run of the README's first command
-    monkeypatch.setattr("accelerate.commands.launch.launch_command", calls.append)
+    monkeypatch.setattr("trl_vade.cli.launching.launch_command", calls.append)
     monkeypatch.delenv("LOCAL_RANK", raising=False)
     return calls
 
 
 def test_options_of_the_launcher_and_of_the_run_are_told_apart():
     ours = ["--seed", "2", "--beta=0", "--reward_funcs", "a", "b", "--config", "recipe.yaml", "--max-steps", "2"]
-    theirs = ["--num_processes", "2", "--machine-rank=1", "--main_process_ip", "10.0.0.2"]
+    theirs = ["--num_machines", "2", "--machine-rank=1", "--main_process_ip", "10.0.0.2"]
     assert split([*ours[:2], *theirs[:2], *ours[2:], *theirs[2:]]) == (
         [*ours[6:8], *ours[:6], *ours[8:]],
         theirs,
@@ -53,7 +54,7 @@ def test_the_run_is_launched_as_a_module_with_the_packages_configuration(launche
 
 
 def test_a_plan_launches_nothing(launched, capsys):
-    flags = ["--recipe", "quickstart", "--accelerate_config", "fsdp2", "--plan", "--plan_rows", "1024"]
+    flags = ["--recipe", "quickstart", "--accelerate_config", "fsdp2", "--plan"]
     train.run(flags)
     assert launched == []
     assert "256 rows x 8 = 2,048 completions" in capsys.readouterr().out
@@ -62,7 +63,7 @@ def test_a_plan_launches_nothing(launched, capsys):
 def test_a_launcher_inside_a_launcher_is_refused(launched, monkeypatch):
     monkeypatch.setenv("LOCAL_RANK", "0")
     with refused(ConfigurationError, ["--accelerate_config", "fsdp2", "LOCAL_RANK"]):
-        launch("fsdp2", [])
+        launch(CommandArguments(accelerate_config="fsdp2"), [])
     assert launched == []
 
 

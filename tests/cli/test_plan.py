@@ -13,9 +13,9 @@ from tests.support.runs import train
 from trl_vade import VADEGRPOConfig
 from trl_vade.cli import plan as planning
 from trl_vade.cli import train as train_vade
+from trl_vade.cli.parsing import read_command
 from trl_vade.cli.plan import make_plan, planned_config, print_plan
-from trl_vade.cli.recipes import ACCELERATE, read_processes
-from trl_vade.cli.training_arguments import read_command
+from trl_vade.cli.recipes import ACCELERATE, RECIPES, read_processes
 from trl_vade.errors import ConfigurationError
 from trl_vade.trainer.grpo_config import with_vade_defaults
 
@@ -171,36 +171,41 @@ def data_folder(tmp_path, monkeypatch):
     return tmp_path / "rows"
 
 
-def test_the_plans_own_flags_are_found_among_those_of_the_run():
+def test_the_commands_own_flags_are_found_among_those_of_the_run():
     of_the_run = ["--learning_rate", "1e-6", "--beta=0", "--beta", "-0.0", "--reward_funcs", "a", "b", "--config", "x"]
-    found, rest = read_command(["--plan-rows=7", *of_the_run[:5], "--plan", *of_the_run[5:]])
-    assert (found.plan, found.plan_rows, found.plan_processes) == (True, 7, None)
+    found, rest = read_command(["--num-processes=7", *of_the_run[:5], "--plan", *of_the_run[5:]])
+    assert (found.plan, found.num_processes) == (True, 7)
     assert rest == of_the_run
-    assert read_command(["--plan_row", "7"])[0].plan_rows is None
+    assert read_command(["--num_process", "7"])[0].num_processes is None
 
 
-@pytest.mark.parametrize("flag", ["--plan_accelerate", "--accelerate_config"])
-def test_the_number_of_processes_is_that_of_the_configuration_unless_it_is_given(printed, flag):
-    assert "16 rows x 4 = 64 completions" in printed("--plan_rows", 22, flag, "fsdp2")
-    assert "8 rows x 4 = 32 completions" in printed("--plan_rows", 22, flag, "fsdp2", "--plan_processes", 2)
+def test_the_number_of_processes_is_that_of_the_configuration_unless_it_is_given(printed):
+    assert "16 rows x 4 = 64 completions" in printed("--plan_rows", 22, "--accelerate_config", "fsdp2")
+    assert "8 rows x 4 = 32" in printed("--plan_rows", 22, "--accelerate_config", "fsdp2", "--num_processes", 2)
+
+
+@pytest.mark.parametrize("recipe", [path.stem for path in RECIPES.glob("*.yaml")])
+def test_every_recipe_has_a_plan_in_a_fresh_clone(recipe, capsys, monkeypatch):
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    monkeypatch.setattr(planning, "load_splits", lambda script_args: {"train": range(1024)})
+    train_vade.run(["--recipe", recipe, "--plan"])
+    assert ("64 rows x 8" if recipe == "quickstart" else "512 rows x 8 = 4,096") in capsys.readouterr().out
 
 
 def test_what_cannot_work_is_one_error_with_the_reason_and_how_it_was_planned(printed):
     too_few, ways_out = ["3 rows", "per_device_train_batch_size 16"], ["Add rows", "steps_per_generation"]
-    with refused(ConfigurationError, too_few, [*ways_out, "--plan_accelerate fsdp2"]):
+    with refused(ConfigurationError, too_few, [*ways_out, "--accelerate_config fsdp2"]):
         printed("--plan_rows", 3)
     with refused(ConfigurationError, too_few, ways_out) as raised:
-        printed("--plan_rows", 3, "--plan_processes", 1)
-    assert "--plan_accelerate" not in str(raised.value)
+        printed("--plan_rows", 3, "--num_processes", 1)
+    assert "--accelerate_config" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
     ("flags", "names", "offers"),
     [
         ([], ["dataset_name", "'you/rows'"], ["--plan_rows"]),  # a plan downloads nothing
-        (["--dataset_name", ""], [], ["--dataset_name", "--plan_rows"]),
-        (["--dataset_name", ".", "--dataset_streaming", "true"], ["dataset_streaming"], ["--plan_rows"]),
-        (["--plan_processes", "0"], ["--plan_processes", "0"], ["1"]),
+        (["--dataset_name", ".", "--dataset_streaming", "true"], ["dataset_name"], ["--plan_rows"]),
         (["--plan_rows", 22, "--num_generations", 7], ["num_generations"], []),
     ],
 )
@@ -209,17 +214,11 @@ def test_flags_that_leave_nothing_to_count_are_refused(printed, flags, names, of
         printed(*flags)
 
 
-def test_a_recipe_for_several_processes_is_refused_on_one_with_the_way_out(monkeypatch):
-    monkeypatch.delenv("WORLD_SIZE", raising=False)
-    with refused(ConfigurationError, names=["1 processes"], offers=["--plan_accelerate fsdp2"]):
-        train_vade.run(["--plan", "--recipe", "qwen2_5_vl_3b_grpo_vade", "--plan_rows", "8524"])
-
-
 @pytest.mark.parametrize(
     ("line", "flags", "names", "offers"),
     [
         ('{"prompt": "two"}', ["--dataset_train_split", "foo"], ["dataset_train_split", "'foo'"], ["'train'"]),
-        ("{oops", [], ["dataset_name", "JSON parse error"], ["--plan_rows"]),
+        ("{oops", [], ["dataset_name", "JSON parse error"], []),
     ],
 )
 def test_a_local_data_set_that_cannot_be_counted_is_named(printed, data_folder, flags, line, names, offers):
@@ -233,14 +232,6 @@ def test_the_rows_of_a_local_data_set_are_counted(printed, data_folder):
     assert "4 (2 an epoch)" in printed("--dataset_name", data_folder)
 
 
-def test_the_quickstart_has_a_plan_and_needs_no_network(capsys, monkeypatch):
-    monkeypatch.setattr(planning, "load_splits", lambda script_args: {"train": range(1024)})
-    train_vade.run(["--plan"])
-    text = capsys.readouterr().out
-    assert "64 rows x 8 = 512" in text
-    assert "51,200" in text
-
-
 def words(line):
     """Without the lines around a table and the width of its columns."""
     return line.replace("│", " ").split()
@@ -249,7 +240,7 @@ def words(line):
 def test_the_example_in_the_guide_is_what_is_printed(capsys):
     guide = (ROOT / "docs" / "guides" / "recipes.md").read_text(encoding="utf-8")
     example = guide.split("```text\nThe plan\n")[1].split("```\n")[0].splitlines()
-    flags = ["--recipe", "qwen2_5_vl_3b_grpo_vade", "--accelerate_config", "fsdp2", "--plan_rows", "8524"]
+    flags = ["--recipe", "qwen2_5_vl_3b_grpo_vade", "--accelerate_config", "fsdp2"]
     train_vade.run(["--plan", *flags])
     lines = [words(line) for line in capsys.readouterr().out.splitlines()]
     assert len(example) == 10
@@ -266,8 +257,8 @@ def test_without_the_flag_nothing_is_planned(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("flags", [[], ["--plan"]])
-def test_a_plans_options_in_a_recipe_are_refused_since_they_would_be_passed_over(recipe, flags):
+def test_a_flag_of_the_command_in_a_recipe_is_refused_since_it_would_be_passed_over(recipe, flags):
     with Path(recipe).open("a") as file:
-        file.write("plan_processes: 2\n")
-    with refused(ConfigurationError, ["plan_processes=2"], ["--plan_processes"]):
+        file.write("num_processes: 2\n")
+    with refused(ConfigurationError, ["num_processes=2"], ["--num_processes"]):
         train_vade.run(["--config", recipe, *flags])

@@ -5,8 +5,8 @@ import yaml
 
 from tests.support.commands import run
 from tests.support.refusals import refused
+from trl_vade.cli.parsing import read_command
 from trl_vade.cli.recipes import ACCELERATE, RECIPES, accelerate_file, recipe_file
-from trl_vade.cli.training_arguments import read_command
 from trl_vade.errors import ConfigurationError
 
 RECIPE_NAMES = sorted(path.stem for path in RECIPES.glob("*.yaml"))
@@ -54,7 +54,7 @@ def test_the_commands_refuse_an_unknown_recipe(command):
 
 
 def test_the_help_names_every_recipe_and_every_accelerate_configuration():
-    text = run("train", "--help").stdout
+    text = run("train", "--help-all").stdout
     assert "qwen2_5_vl_{3b,7b}_{grpo,gspo}_{vade,vanilla}" in text
     assert all(name in text for name in ["quickstart", *LAUNCH_NAMES])
 

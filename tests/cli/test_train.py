@@ -8,10 +8,8 @@ import yaml
 from tests.support.checkpoints import without_later
 from tests.support.refusals import refused
 from tests.support.scripts import run, start
-from trl_vade import VADEGRPOConfig
-from trl_vade.cli.parsing import Parser
+from trl_vade.cli.parsing import Parser, read_command
 from trl_vade.cli.recipes import recipe_file
-from trl_vade.cli.training_arguments import read_command
 from trl_vade.errors import CheckpointIncompleteError, ConfigurationError, HubError
 from trl_vade.testbed import exact_answer_reward
 
@@ -52,7 +50,7 @@ def test_the_quickstart_stays_out_of_a_run_of_the_users_own_but_not_of_the_testb
 
 def test_flags_go_before_the_values_of_the_recipe(train_vade, tmp_path):
     flags = ["--vade_sampler", "uniform", "--seed", "7", "--output_dir", str(tmp_path)]
-    script, training, model = Parser(VADEGRPOConfig).read(read_command(train_vade.with_quickstart(flags))[1])
+    script, training, model = Parser().read(read_command(train_vade.with_quickstart(flags))[1])
     assert (training.vade_sampler, training.seed, training.max_steps) == ("uniform", 7, 100)
     assert model.model_name_or_path == script.dataset_name == "testbed"
 
@@ -126,6 +124,7 @@ def test_options_that_cannot_work_end_in_one_message_before_anything_is_loaded(
         "--logging_steps 0": "logging_steps",
         "--report_to nosuch": "nosuch",
         "--num_generations 7": "num_generations",
+        "--vade_cooldown 2": "vade_cooldown",
         "--per_device_eval_batch_size 6": "6",
         "--reward_funcs my.reward": "--reward_funcs",
         "--config /no/such.yaml": "/no/such.yaml",

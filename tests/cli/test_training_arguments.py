@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.refusals import refused
+from trl_vade.cli.parsing import VADEScriptArguments
 from trl_vade.cli.training import refuse_contradictions
-from trl_vade.cli.training_arguments import VADEScriptArguments
 from trl_vade.errors import ConfigurationError
 from trl_vade.evaluation.callback import planned
 

@@ -146,7 +146,7 @@ def pushes(text: str) -> None:
 
 def plans(text: str) -> None:
     """Print the plan of a run that takes GPUs."""
-    text = re.sub(r"--(machine_rank|main_process_ip|plan_rows) \S+|--plan\b", "", text)
+    text = re.sub(r"--(machine_rank|main_process_ip) \S+|--plan\b", "", text)
     printed = called(text.replace("trl-vade train", "trl-vade plan") + " --plan_rows 8524")
     assert "generation batch" in printed
 

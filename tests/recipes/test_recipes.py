@@ -7,10 +7,10 @@ import yaml
 from trl import ModelConfig, TrlParser
 
 from scripts.mixture import command
+from trl_vade.cli.parsing import VADEScriptArguments
 from trl_vade.cli.plan import make_plan, planned_config
 from trl_vade.cli.recipes import RECIPES
 from trl_vade.cli.training import load_reward
-from trl_vade.cli.training_arguments import VADEScriptArguments
 from trl_vade.rewards import functions as rewards
 from trl_vade.trainer.presets import setting
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from trl_vade.errors import ConfigurationError
 
-TESTBED = "testbed"  # as a model's or a data set's name: the embedded one
+from .train import TESTBED
 
 
 def load_rows(what: str, place: str, config: str | None, split: str, revision: str | None) -> Any:

@@ -1,45 +1,42 @@
 """`trl-vade train --accelerate_config`: the processes of a run, started by accelerate's launcher."""
 
-import ast
 import os
 import signal
 import subprocess
-from functools import cache
+
+from accelerate.commands.launch import launch_command, launch_command_parser
+from torch.distributed.elastic.multiprocessing.api import SignalException
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
 from trl_vade.errors import ConfigurationError
 
 from .commands import FAILED
-from .first_second import begin
-from .parsing import Parser, known_config
+from .parsing import CommandArguments, Parser
 from .recipes import accelerate_file
-from .source_classes import source_of
 
 
-def launch(configuration: str, arguments: list[str]) -> None:
+def launch(command: CommandArguments, arguments: list[str]) -> None:
     """Launch `trl-vade train` as an accelerate configuration says; a process that fails ends this one.
 
-    The arguments are those of the run, and options of the launcher that overrule the configuration
-    (`--num_processes 8`). An option that both know is the run's.
+    The arguments are those of the run, and options of the launcher that overrule the configuration. An option that
+    both know is the run's.
 
     Raises:
         ConfigurationError: neither knows an option, or this process was started by a launcher itself.
     """
     if "LOCAL_RANK" in os.environ:
         raise ConfigurationError(
-            f"--accelerate_config {configuration} starts a launcher, and a launcher has started this process "
-            "(LOCAL_RANK is set). Leave --accelerate_config out here."
+            f"--accelerate_config {command.accelerate_config} starts a launcher, and a launcher has started this "
+            "process (LOCAL_RANK is set). Leave --accelerate_config out here."
         )
     ours, theirs = split(arguments)
-    options = ["--config_file", str(accelerate_file(configuration)), *theirs, "--module", "trl_vade", "train"]
-    begin()
-    from accelerate.commands.launch import launch_command, launch_command_parser
-    from torch.distributed.elastic.multiprocessing.api import SignalException
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-
+    if command.num_processes is not None:
+        theirs += ["--num_processes", str(command.num_processes)]
+    options = ["--config_file", str(accelerate_file(str(command.accelerate_config))), *theirs]
     # Ctrl-C reaches the process, too. It ends after its last checkpoint, and this one ends with it.
     before = signal.signal(signal.SIGINT, lambda number, frame: None)
     try:
-        launch_command(launch_command_parser().parse_args([*options, *ours]))
+        launch_command(launch_command_parser().parse_args([*options, "--module", "trl_vade", "train", *ours]))
     except SignalException:  # of torch's launcher, when its processes have ended
         raise KeyboardInterrupt from None
     except (subprocess.CalledProcessError, ChildFailedError) as error:
@@ -60,9 +57,10 @@ def split(arguments: list[str]) -> tuple[list[str], list[str]]:
     places = [place for place, word in enumerate(arguments) if word == "--config"][:1]
     config = [word for place in places for word in arguments[place : place + 2]]  # which TRL reads by itself
     words = [word for place, word in enumerate(arguments) if place - 1 not in places and place not in places]
-    parser = Parser(known_config())
+    parser = Parser()
     _, theirs = parser.parse_known_args(words)
-    parser.refuse_unknown(theirs, launcher_options())
+    options = [option for action in launch_command_parser()._actions for option in action.option_strings]
+    parser.refuse_unknown(theirs, [option.lstrip("-").replace("-", "_") for option in options])
     left, ours = list(theirs), []
     for word in words:  # `theirs` are some of `words`, in their order
         if left and word == left[0]:
@@ -70,12 +68,3 @@ def split(arguments: list[str]) -> tuple[list[str], list[str]]:
         else:
             ours.append(word)
     return [*config, *ours], theirs
-
-
-@cache
-def launcher_options() -> list[str]:
-    """Return the names of the options of accelerate's launcher, read from its source: its import loads torch."""
-    calls = [node for node in ast.walk(source_of("accelerate.commands.launch")[0]) if isinstance(node, ast.Call)]
-    adds = [call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument"]
-    words = [word.value for call in adds for word in call.args if isinstance(word, ast.Constant)]
-    return [word.lstrip("-").replace("-", "_") for word in words if isinstance(word, str) and word.startswith("--")]

@@ -15,7 +15,7 @@ from trl_vade.version import __version__
 from . import evaluate as cli_evaluate
 from .commands import SETTINGS, Commands, PlainCommand
 from .posterior import commands as cli_posterior
-from .training_help import PlanCommand, TrainingCommand
+from .training_help import TrainingCommand
 
 app = typer.Typer(
     cls=Commands,
@@ -61,7 +61,7 @@ def root(
     \b
     Examples:
       trl-vade train
-      trl-vade plan --recipe qwen2_5_vl_3b_grpo_vade --plan_rows 8524
+      trl-vade plan --recipe qwen2_5_vl_3b_grpo_vade
       trl-vade report vade-quickstart-thompson
       trl-vade posterior show vade-quickstart-thompson
     """
@@ -87,16 +87,13 @@ def train(context: typer.Context, help_all: HelpAll = False) -> None:
         --accelerate_config fsdp2 --num_processes 8
       trl-vade train --config recipe.yaml --resume_from_checkpoint auto
     """
-    from .first_second import quieten
-
-    quieten()
     from .train import run
 
     run(context.args)
 
 
 @app.command(
-    cls=PlanCommand,
+    cls=TrainingCommand,
     context_settings=AS_THEY_ARE,
     no_args_is_help=True,
     options_metavar="[TRAINING ARGUMENTS]",
@@ -104,20 +101,21 @@ def train(context: typer.Context, help_all: HelpAll = False) -> None:
 )
 def plan(
     context: typer.Context,
+    help_all: HelpAll = False,
     as_json: cli_posterior.AsJSON = False,
 ) -> None:
     """Print what a recipe means (batches, updates, rollouts) and train nothing.
 
-    Takes the arguments of `trl-vade train` and those below. Neither a model, a GPU nor a launcher is needed. Settings
-    that do not divide are refused. For the memory of weights and optimiser see `accelerate estimate-memory`.
+    Takes the arguments of `trl-vade train`. Neither a model, a GPU nor a launcher is needed. Settings that do not
+    divide are refused. For the memory of weights and optimiser see `accelerate estimate-memory`.
 
     \b
     Examples:
       trl-vade plan --config recipe.yaml --plan_rows 8524
-      trl-vade plan --recipe qwen2_5_vl_3b_grpo_vade --plan_rows 8524 \\
-        --plan_accelerate fsdp2 --num_generations 16
+      trl-vade plan --recipe qwen2_5_vl_3b_grpo_vade \\
+        --accelerate_config fsdp2 --num_generations 16
     """
-    from .train import plan as print_plan
+    from .plan import print_plan
 
     print_plan(context.args, as_json=as_json)
 

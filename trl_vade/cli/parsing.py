@@ -1,116 +1,176 @@
 """The arguments of a training, read by TRL's parser, whose refusals are one sentence here."""
 
 import re
-import warnings
-from argparse import Action
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
-from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
 import yaml
-from trl.scripts.utils import TrlParser
-from trl.trainer.model_config import ModelConfig
+from transformers import HfArgumentParser
+from trl import ModelConfig, ScriptArguments, TrlParser
 
 from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.trainer.docstring_help import help_from_docstring
+from trl_vade.trainer.grpo_config import VADEGRPOConfig
 
-from .source_classes import read_class
-from .training_arguments import VADEScriptArguments
+from .recipes import recipe_file
 
-Arguments = tuple[VADEScriptArguments, Any, ModelConfig]
 REFUSALS = (ValueError, TypeError, OSError, ImportError, RuntimeError)
 """What TRL, transformers and accelerate raise for settings that cannot work, before anything is trained."""
+
+
+@help_from_docstring
+@dataclass
+class CommandArguments:
+    """Flags of the command, which decide how the recipe is read.
+
+    Args:
+        recipe: Recipe of the package, in place of --config: quickstart, or
+            qwen2_5_vl_{3b,7b}_{grpo,gspo}_{vade,vanilla}.
+        accelerate_config: Start the processes by accelerate's launcher with this configuration: a file, or a name
+            (fsdp2, fsdp2_multi_node, deepspeed_zero2, deepspeed_zero3). Options of the launcher go with it. Without
+            it there is one process, or those of a launcher around the command.
+        num_processes: Number of processes, in place of that of --accelerate_config; also for a plan.
+        plan: Print what the recipe means (batches, updates, rollouts) and train nothing.
+    """
+
+    recipe: str | None = None
+    accelerate_config: str | None = None
+    num_processes: int | None = None
+    plan: bool = False
+
+
+@help_from_docstring
+@dataclass
+class VADEScriptArguments(CommandArguments, ScriptArguments):
+    """The data to train on, the rewards, and benchmarks during the training.
+
+    Args:
+        plan_rows: Rows of the training split, for a plan of a data set that is not here.
+        plan_processes: Processes that a recipe is for: a plan counts with them unless the command says another number.
+        reward_funcs: Reward functions: names of trl.rewards (accuracy_reward, think_format_reward, ...) or dotted
+            import paths (my_package.rewards.my_reward). --vade_success_reward names the one that says success.
+        testbed_seed: Seed of the embedded data set and model.
+        lmms_tasks: Benchmarks that lmms-eval runs during the training: testbed, scienceqa_img, chartqa, ... (as with
+            `trl-vade evaluate`, without those that need a judge). Needs the extra `eval`.
+        lmms_steps: Optimiser steps from one of these evaluations to the next.
+        lmms_limit: Questions of each benchmark in these evaluations.
+        lmms_data: TASK=FOLDER with the rows of a benchmark, in place of the Hub; `mixture` needs one.
+        lmms_instruction: Text added to every question; `mixture` stands for that of the training mixture.
+    """
+
+    plan_rows: int | None = None
+    plan_processes: int = 1
+    reward_funcs: list[str] = field(default_factory=lambda: ["accuracy_reward"])
+    testbed_seed: int = 0
+    lmms_tasks: list[str] = field(default_factory=list)
+    lmms_steps: int = 100
+    lmms_limit: int = 64
+    lmms_data: list[str] = field(default_factory=list)
+    lmms_instruction: str | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.reward_funcs, str):  # a recipe may name one without brackets
+            self.reward_funcs = [self.reward_funcs]
+
+    def lmms_options(self) -> dict[str, Any]:
+        """Return the arguments of `VADEEvalCallback` beside the trainer; empty without `lmms_tasks`.
+
+        Raises:
+            ConfigurationError: `lmms_data` is not of the form TASK=FOLDER, or nothing would read it.
+        """
+        pairs = [text.partition("=") for text in self.lmms_data]
+        if not all(name and folder for name, _, folder in pairs) or (pairs and not self.lmms_tasks):
+            raise ConfigurationError(
+                f"--lmms_data {' '.join(self.lmms_data)}: write TASK=FOLDER, and name the task in --lmms_tasks."
+            )
+        options = {name: getattr(self, f"lmms_{name}") for name in ("tasks", "limit", "instruction")}
+        data = {name: Path(folder) for name, _, folder in pairs}
+        return {**options, "every_steps": self.lmms_steps, "data": data} if self.lmms_tasks else {}
+
+
+def read_command(arguments: list[str]) -> tuple[CommandArguments, list[str]]:
+    """Split `arguments` into the flags of the command and the arguments of the run, where a recipe is a `--config`.
+
+    An unknown recipe, a second one, and a `--config` without a path are a `ConfigurationError`.
+    """
+    arguments = [part for word in arguments for part in word.split("=", 1 if word.startswith("--config=") else 0)]
+    parser = HfArgumentParser(CommandArguments, add_help=False, allow_abbrev=False)
+    command, rest = parser.parse_args_into_dataclasses(
+        arguments, return_remaining_strings=True, look_for_args_file=False
+    )
+    if rest.count("--config") > 1 or rest[-1:] == ["--config"]:
+        raise ConfigurationError("--config takes one recipe. Give it once, with the path of the file after it.")
+    if command.recipe is None:
+        return command, rest
+    if "--config" in rest:
+        raise ConfigurationError(f"--recipe {command.recipe} and --config name two recipes. Give one of them.")
+    return command, ["--config", str(recipe_file(command.recipe)), *rest]
 
 
 class Parser(TrlParser):
     """Reads flags and a recipe as `VADEScriptArguments`, a configuration of the class `config` and a `ModelConfig`."""
 
-    def __init__(self, config: type):
+    def __init__(self, config: type = VADEGRPOConfig):
         super().__init__((VADEScriptArguments, config, ModelConfig), add_help=False)
 
-    def read(self, arguments: list[str], others: Collection[str] = ()) -> Arguments:
-        """Return what `arguments` say. Options with the names `others` are somebody else's and left alone.
+    def read(self, arguments: list[str]) -> tuple[VADEScriptArguments, Any, ModelConfig]:
+        """Return what `arguments` say.
 
         Raises:
             ConfigurationError: an option or a key is unknown, a value is wrong, or the recipe cannot be read.
         """
-        recipe = arguments[arguments.index("--config") + 1] if "--config" in arguments else None
-        if recipe is not None and not Path(recipe).exists():
-            raise ConfigurationError(
-                f"--config {recipe}: there is no such file. Give the path of a recipe, or --recipe NAME for one of "
-                "the package."
-            )
         try:
-            with warnings.catch_warnings():
-                # TRL 1.16 sets this field itself, so nobody can follow the advice of transformers 5.19.
-                warnings.filterwarnings("ignore", ".*`gradient_checkpointing` is deprecated", FutureWarning)
-                *read, words = self.parse_args_and_config(arguments, return_remaining_strings=True)
+            script, config, model, words = self.parse_args_and_config(arguments, return_remaining_strings=True)
         except ConfigurationError:
             raise
         except yaml.YAMLError as error:  # names the file and the line
             raise ConfigurationError(f"The recipe is no YAML: {' '.join(str(error).split())}.") from error
         except REFUSALS as error:
             raise ConfigurationError(str(error)) from error
-        self.refuse_unknown(words, others)
-        return tuple(read)
+        self.refuse_unknown(words)
+        for option in fields(CommandArguments):  # they are read before the recipe, and would be passed over there
+            if (value := getattr(script, option.name)) != option.default:
+                raise ConfigurationError(
+                    f"The recipe sets {option.name}={value!r}, which is a flag of the command: give --{option.name}."
+                )
+        return script, config, model
 
-    def refuse_unknown(self, words: list[str], others: Collection[str] = ()) -> None:
+    def refuse_unknown(self, words: list[str], others: Iterable[str] = ()) -> None:
         """Refuse `words` that the parser left over, unless they are options named in `others` with their values."""
+        known = [*(action.dest for action in self._actions), *others]
         flags = [word.split("=")[0] for word in words if word.startswith("-")]
-        unknown = [flag for flag in flags if _name(flag) not in others]
+        unknown = [flag for flag in flags if _name(flag) not in known]
         if unknown or (words and not flags):
             word = next(iter(unknown), words[0])
-            close = near(_name(word), [*(action.dest for action in self._actions), *others]) if unknown else ""
-            raise ConfigurationError(
-                f"{word} is no option of the training{' or of its launcher' if others else ''}."
-                f"{f' Did you mean --{close}?' if close else ''} See `trl-vade train --help-all`."
-            )
+            raise ConfigurationError(f"{word} is no option.{meant(_name(word), known, '--')} {_SEE}")
 
     def set_defaults_with_config(self, **config: Any) -> list[str]:
-        """Take over the values of a recipe, as TRL does, and refuse keys and choices that do not exist."""
-        actions = {action.dest: action for action in self._actions}
+        """Take over the values of a recipe, as TRL does, and refuse keys that do not exist."""
+        actions = [action.dest for action in self._actions]
         for name, value in config.items():
             if name not in actions:
-                close = near(name, actions)
                 raise ConfigurationError(
                     f"The recipe sets {name}={abbreviated(value)}, and there is no such setting."
-                    f"{f' Did you mean {close}?' if close else ''} See `trl-vade train --help-all`."
+                    f"{meant(name, actions)} {_SEE}"
                 )
-            if name.startswith("vade_") and isinstance(value, str):
-                self._check_value(actions[name], value)
         return super().set_defaults_with_config(**config)
-
-    def _check_value(self, action: Action, value: Any) -> None:
-        choices = [str(choice) for choice in action.choices or ()]
-        if choices and value not in action.choices:
-            close = near(str(value), choices)
-            raise ConfigurationError(
-                f"{action.dest}={value!r} is not known.{f' Did you mean {close}?' if close else ''} Set it to one of "
-                f"{', '.join(choices)}."
-            )
 
     def error(self, message: str) -> NoReturn:
         """Raise a `ConfigurationError`; argparse would print hundreds of lines of usage."""
         raise ConfigurationError(re.sub(r"^argument (-\S+?)(/\S+)?:", r"\1:", message) + ".")
 
 
+_SEE = "See `trl-vade train --help-all`."
+
+
 def _name(flag: str) -> str:
     return flag.lstrip("-").replace("-", "_")
 
 
-def near(name: str, names: Iterable[str]) -> str:
-    """Return the one of `names` that `name` may be a slip of, or an empty text."""
-    return next(iter(get_close_matches(name, names, n=1)), "")
-
-
-@cache
-def known_config() -> type:
-    """Return a class with the fields of `VADEGRPOConfig`: read from its source, or the class itself if that fails."""
-    try:
-        return help_from_docstring(read_class("trl_vade.trainer.grpo_config", "VADEGRPOConfig"))
-    except Exception:  # another release may write its source in a way that the reader does not know
-        from trl_vade import VADEGRPOConfig
-
-        return VADEGRPOConfig
+def meant(name: str, names: Iterable[str], mark: str = "") -> str:
+    """Return the question whether one of `names` was meant, or nothing if none is near."""
+    close = next(iter(get_close_matches(name, names, n=1)), "")
+    return f" Did you mean {mark}{close}?" if close else ""

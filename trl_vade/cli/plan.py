@@ -7,8 +7,10 @@ The rules are those of TRL 1.16 (`RepeatSampler`, `GRPOTrainer._prepare_inputs`)
 import json
 import math
 import os
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 from trl import GRPOConfig
@@ -18,11 +20,11 @@ from trl_vade.evaluation.benchmarks import find_benchmarks
 from trl_vade.trainer.grpo_config import VADEGRPOConfig
 from trl_vade.trainer.presets import is_adaptive, setting
 
-from .data_sets import TESTBED, load_splits, pick_split
-from .parsing import Parser
+from .data_sets import load_splits, pick_split
+from .parsing import CommandArguments, Parser, VADEScriptArguments, read_command
 from .recipes import read_processes
 from .tables import print_table
-from .training_arguments import CommandArguments, VADEScriptArguments, read_command, refuse_command_in_recipe
+from .train import TESTBED
 
 MEMORY = "For the memory of weights, gradients and optimiser see `accelerate estimate-memory MODEL`."
 
@@ -55,25 +57,25 @@ def print_plan(arguments: list[str], *, as_json: bool = False) -> None:
     """Print what a recipe means.
 
     Args:
-        arguments: those of a training run (`--config recipe.yaml --learning_rate 1e-6 ...`) and of `CommandArguments`.
+        arguments: those of a training run (`--config recipe.yaml --learning_rate 1e-6 ...`).
         as_json: Print one JSON object.
 
     Raises:
         ConfigurationError: the recipe cannot run so, or cannot be read.
     """
     command, rest = read_command(arguments)
-    accelerate_config = command.plan_accelerate or command.accelerate_config
     try:
-        script_args, args, _ = Parser(planned_config(_processes(command, accelerate_config))).read(rest)
-        refuse_command_in_recipe(script_args)
+        script_args, args, _ = Parser(planned_config(_processes(command, rest))).read(rest)
         if lmms_options := script_args.lmms_options():
             find_benchmarks(lmms_options["tasks"])
-        plan = make_plan(args, _number_of_rows(script_args, command))
+        plan = make_plan(args, _number_of_rows(script_args))
     except (ValueError, OSError) as error:  # ConfigurationError is one; TRL refuses by ValueError, too; no such file
-        message = f"This recipe cannot run so. {error}"
-        if not accelerate_config and not command.plan_processes:
-            message += " (Planned as launched here. --plan_accelerate fsdp2 plans for that launch.)"
-        raise ConfigurationError(message) from error
+        launch = (
+            ""
+            if command.accelerate_config or command.num_processes
+            else (" (Planned for the processes here. --accelerate_config fsdp2 plans for that launch.)")
+        )
+        raise ConfigurationError(f"This recipe cannot run so. {error}{launch}") from error
     if as_json:
         print(json.dumps(asdict(plan), indent=2))
     else:
@@ -196,33 +198,29 @@ def _initial_rollouts(args: GRPOConfig, rows: int, batch_rows: int) -> int:
     return (rows // batch_rows * batch_rows + last) * args.num_generations
 
 
-def _processes(command: CommandArguments, accelerate_config: str | None) -> int:
-    if command.plan_processes is None:
-        return read_processes(accelerate_config) if accelerate_config else int(os.environ.get("WORLD_SIZE", "1"))
-    if command.plan_processes < 1:
-        raise ConfigurationError(f"--plan_processes {command.plan_processes}: set it to 1 or more.")
-    return command.plan_processes
+def _processes(command: CommandArguments, arguments: list[str]) -> int:
+    """Return the number of processes: of the command, of a launcher around it, or that which the recipe is for."""
+    if command.num_processes is None and command.accelerate_config:
+        return read_processes(command.accelerate_config)
+    found: Any = command.num_processes or os.environ.get("WORLD_SIZE")
+    if found is None and "--config" in arguments:
+        with suppress(OSError, yaml.YAMLError, AttributeError):  # the parser says what is wrong with it
+            recipe = yaml.safe_load(Path(arguments[arguments.index("--config") + 1]).read_text(encoding="utf-8"))
+            found = recipe.get("plan_processes")
+    return max(int(found or 1), 1)
 
 
-def _number_of_rows(script_args: VADEScriptArguments, command: CommandArguments) -> int:
-    """Rows of the training split; a data set is loaded only where that takes no network."""
-    if command.plan_rows is not None:
-        return command.plan_rows
+def _number_of_rows(script_args: VADEScriptArguments) -> int:
+    """Return the rows of the training split: as told, or of a data set that is here. Nothing is downloaded."""
     name = script_args.dataset_name
-    if not name:
-        raise ConfigurationError(
-            "No data set is named, so the number of rows is not known: set --dataset_name to a folder, or give it as "
-            "--plan_rows."
-        )
-    if name != TESTBED and not Path(name).exists():
-        raise ConfigurationError(
-            f"dataset_name={name!r} is no folder here, and a plan downloads nothing. Give the number of rows of the "
-            "training split, such as --plan_rows 8524 (90 % of the paper's 9,471)."
-        )
-    if name != TESTBED and script_args.dataset_streaming:
-        raise ConfigurationError(
-            "dataset_streaming is set, and a stream does not say how many rows it has: give --plan_rows."
-        )
+    here = name == TESTBED or Path(str(name)).exists()
+    if not here or script_args.dataset_streaming:
+        if script_args.plan_rows is None:
+            raise ConfigurationError(
+                f"dataset_name={name!r} is no folder here or a stream, and a plan downloads nothing. Give the number "
+                "of rows of the training split, such as --plan_rows 8524 (90 % of the paper's 9,471)."
+            )
+        return script_args.plan_rows
     from datasets.exceptions import DatasetsError
 
     from trl_vade.data.row_keys import why_not_loaded
@@ -230,7 +228,5 @@ def _number_of_rows(script_args: VADEScriptArguments, command: CommandArguments)
     try:
         splits = load_splits(script_args)
     except (DatasetsError, RuntimeError, yaml.YAMLError) as error:  # datasets 5.2: its scripts, its card
-        raise ConfigurationError(
-            f"dataset_name={name!r} cannot be loaded: {why_not_loaded(error)}. Mend it, or give --plan_rows."
-        ) from error
+        raise ConfigurationError(f"dataset_name={name!r} cannot be loaded: {why_not_loaded(error)}.") from error
     return len(pick_split(splits, "dataset_train_split", script_args))

@@ -3,20 +3,21 @@
 Without `--recipe`, `--config`, `--model_name_or_path` and `--dataset_name` it runs the recipe `quickstart`: a tiny,
 real Qwen2.5-VL on a data set drawn on the spot. `{vade_sampler}` in the name of the output directory stands for the
 sampler. A directory with checkpoints is refused, unless the run goes on from the newest.
-
-Arguments that cannot work are refused here, before torch is imported.
 """
 
-from dataclasses import replace
+import os
+import sys
+import warnings
 from itertools import pairwise
 
-from .data_sets import TESTBED
-from .early_checks import refuse_early
-from .first_second import begin
-from .launching import launch
-from .training_arguments import read_command
-
+TESTBED = "testbed"  # as a model's or a data set's name: the embedded one
 INTERRUPTED = 130  # the exit code of shells after Ctrl-C
+UNAVOIDABLE = [
+    # TRL 1.16, and recipes for every transformers from 5.10 on, use names that transformers 5.23 has given up.
+    (r"`gradient_checkpointing` is deprecated", FutureWarning, r"transformers\.training_args"),
+    (r"`is_gradient_checkpointing` is deprecated", FutureWarning, r"transformers\.modeling_utils"),
+]
+"""Message, category and module of warnings of libraries that no setting of a user can end."""
 
 
 def run(arguments: list[str]) -> None:
@@ -25,35 +26,27 @@ def run(arguments: list[str]) -> None:
     Raises:
         ConfigurationError: the arguments, the recipe or the settings cannot work.
     """
+    _quieten()
+    from .parsing import read_command
+
     arguments = with_quickstart(arguments)
     command, rest = read_command(arguments)
     if command.plan:
-        plan(arguments)
+        from .plan import print_plan
+
+        print_plan(arguments)
         return
-    refuse_early(command, rest)
     try:
         if command.accelerate_config is not None:
-            launch(command.accelerate_config, rest)
+            from .launching import launch
+
+            launch(command, rest)
         else:
-            begin()
             from .training import train
 
             train(rest)
     except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED) from None
-
-
-def plan(arguments: list[str], *, as_json: bool = False) -> None:
-    """Print what a recipe means.
-
-    Raises:
-        ConfigurationError: as `run`.
-    """
-    command, rest = read_command(arguments)
-    refuse_early(replace(command, plan=True), rest)
-    from .plan import print_plan
-
-    print_plan(arguments, as_json=as_json)
 
 
 def with_quickstart(arguments: list[str]) -> list[str]:
@@ -70,3 +63,15 @@ def with_quickstart(arguments: list[str]) -> list[str]:
         return arguments
     off = ("--eval_strategy", "no") in pairwise(words) and "--eval_on_start" not in words
     return [*([] if asked else ["--recipe", "quickstart"]), *arguments, *(["--eval_on_start", "false"] if off else [])]
+
+
+def _quieten() -> None:
+    """Say that the libraries are loaded, and keep off the screen what no user can act on."""
+    for message, category, module in UNAVOIDABLE:
+        warnings.filterwarnings("ignore", message=message, category=category, module=module)
+    # A bar in a file is one line of a hundred states, and each process would have one.
+    if not sys.stderr.isatty() or os.environ.get("RANK", "0") != "0":
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # of transformers, too
+        os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
+    if "LOCAL_RANK" not in os.environ:  # else the launcher around this process has said so
+        print("loading PyTorch, transformers and TRL ...", file=sys.stderr, flush=True)

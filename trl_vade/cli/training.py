@@ -1,28 +1,30 @@
 """A training from its arguments to its uploads. This is the part of `trl-vade train` that loads torch."""
 
 import importlib
+import os
 import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+import trl.rewards
 from transformers.integrations import get_reporting_integration_callbacks
 from trl import GRPOConfig, ModelConfig, get_peft_config, get_quantization_config
 
 from trl_vade import VADEEvalCallback, VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.errors import ConfigurationError, HubError, VADEError
 from trl_vade.evaluation.callback import planned
+from trl_vade.hub.uploading import is_hub_id
 from trl_vade.trainer.checkpoint.folders import find_checkpoint
+from trl_vade.trainer.presets import setting
 
 from .data_sets import TESTBED, load_splits, pick_split
-from .early_checks import asked_checkpoint, refused_reward, run_folder
-from .parsing import Parser
-from .training_arguments import VADEScriptArguments
+from .parsing import Parser, VADEScriptArguments, meant
 
 
 def train(arguments: list[str]) -> None:
     """Read the arguments of a run, and run it."""
-    main(*Parser(VADEGRPOConfig).read(arguments))
+    main(*Parser().read(arguments))
 
 
 def main(script_args: VADEScriptArguments, training_args: VADEGRPOConfig, model_args: ModelConfig) -> None:
@@ -32,8 +34,9 @@ def main(script_args: VADEScriptArguments, training_args: VADEGRPOConfig, model_
         ConfigurationError: Settings cannot work, or the output directory holds checkpoints of another run.
         HubError: Something that should be on the Hub is not there. All of it is saved here.
     """
-    training_args.output_dir = run_folder(training_args)
-    resume = asked_checkpoint(training_args)
+    training_args.output_dir = training_args.output_dir.replace("{vade_sampler}", setting(training_args, "sampler"))
+    resume = training_args.resume_from_checkpoint
+    resume = resume == "true" if resume in ("true", "false") else resume
     find_checkpoint(resume, training_args.output_dir)  # refused, if it has to be, before a model is loaded
     with refusals():
         trainer = make_trainer(script_args, training_args, model_args)
@@ -83,6 +86,7 @@ def make_trainer(
 ) -> VADEGRPOTrainer:
     """Load data, rewards and model as the arguments say, and return the trainer."""
     refuse_contradictions(training_args)
+    refuse_places(model_args.model_name_or_path, script_args.dataset_name)
     rewards = [load_reward(name) for name in script_args.reward_funcs]
     lmms_options = script_args.lmms_options()
     if lmms_options:
@@ -127,6 +131,20 @@ def make_trainer(
     return trainer
 
 
+def refuse_places(model: str | None, dataset: str | None) -> None:
+    """Refuse a training without a model or a data set, or with a model that can be nowhere."""
+    if not model or not dataset:
+        raise ConfigurationError(
+            f"model_name_or_path={model!r} and dataset_name={dataset!r}: a training needs both. Set them to folders, "
+            f"to names on the Hub, or to {TESTBED!r}; or give --recipe NAME."
+        )
+    if not os.path.exists(model) and not is_hub_id(model):
+        raise ConfigurationError(
+            f"model_name_or_path={model!r} is neither a folder here nor the name of a repository on the Hub, such as "
+            "user/name. Set it to one of these."
+        )
+
+
 def refuse_contradictions(args: GRPOConfig) -> None:
     """Refuse before a model is loaded what the Trainer or TRL refuses after it (transformers 5.23)."""
     if args.eval_on_start and args.eval_strategy == "no":
@@ -158,6 +176,10 @@ def load_reward(name: str):
     try:
         return getattr(importlib.import_module(module or "trl.rewards"), function)
     except (ImportError, AttributeError) as error:
-        raise refused_reward(name, error) from error
+        close = "" if module else meant(name, trl.rewards.__all__)
+        raise ConfigurationError(
+            f"--reward_funcs {name}: {error}.{close} Give a name of trl.rewards (accuracy_reward, "
+            "think_format_reward, ...) or the import path of a function (my_package.rewards.my_reward)."
+        ) from error
     finally:
         sys.path.pop(0)

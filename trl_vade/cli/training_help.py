@@ -1,65 +1,55 @@
-"""The help of `trl-vade train` and `trl-vade plan`: our options in groups, or with --help-all every option."""
+"""The help of `trl-vade train` and `trl-vade plan`: what a newcomer needs, or with --help-all every option."""
 
 from argparse import Action
 from collections.abc import Iterator
-from dataclasses import fields
 from typing import Any
 
 from trl_vade.trainer.docstring_help import first_sentence
 
 from .commands import PlainCommand
-from .source_classes import Unread
 
 GROUPS = {
-    "recipe": "The command",
-    "plan_accelerate": "A plan",
-    "dataset_name": "The data",
-    "reward_funcs": "The rewards",
-    "lmms_tasks": "Benchmarks during the training",
-    "vade_preset": "VADE",
+    "The command": ("recipe", "config", "accelerate_config", "num_processes", "plan", "plan_rows"),
+    "What is trained on what": ("model_name_or_path", "dataset_name", "reward_funcs", "output_dir", "use_peft"),
+    "VADE": ("vade_preset", "vade_sampler", "vade_success_reward", "vade_posterior_init", "vade_dynamic_sampling"),
+    "The batch": (
+        "num_generations",
+        "per_device_train_batch_size",
+        "gradient_accumulation_steps",
+        "max_steps",
+        "learning_rate",
+    ),
+    "The run": ("use_vllm", "eval_steps", "save_steps", "resume_from_checkpoint", "report_to", "push_to_hub"),
 }
-"""Titles by the first option of each group. A group ends where another begins, in the order of the fields."""
-
-COMMON = (
-    *("model_name_or_path", "dtype", "use_peft", "output_dir", "seed", "use_cpu", "bf16"),
-    *("num_generations", "per_device_train_batch_size", "gradient_accumulation_steps", "steps_per_generation"),
-    *("max_steps", "num_train_epochs", "learning_rate", "lr_scheduler_type", "beta", "temperature"),
-    *("max_completion_length", "use_vllm", "vllm_mode", "eval_strategy", "eval_steps", "logging_steps", "save_steps"),
-    *("resume_from_checkpoint", "report_to", "push_to_hub", "hub_model_id"),
-)
-"""Options of TRL and transformers that --help shows, too."""
-CONFIG = ("--config", "A recipe of your own, a file in YAML. A flag goes before its values.")
+CONFIG = "A recipe of your own, a file in YAML. A flag goes before its values."
+WIDTH = 78  # of a line: two columns of a terminal of 80 stay free
 
 Rows = list[tuple[str, str]]
 
 
 def option_groups(*, whole: bool) -> Iterator[tuple[str, Rows]]:
-    """Yield each group's title and its options with their texts: the first sentence, or with `whole` all of it."""
-    from .parsing import Parser, known_config  # TRL's parser: half a second, which only this help needs
-    from .training_arguments import VADEScriptArguments
+    """Yield each group's title and its options with their texts: a few words, or with `whole` all of it."""
+    from .parsing import Parser  # loads torch, as the run itself does
 
-    actions, title = {action.dest: action for action in reversed(Parser(known_config())._actions)}, ""
-    groups: dict[str, list[Action]] = {name: [] for name in GROUPS.values()}
-    ours = {field.name for field in fields(VADEScriptArguments)}
-    for name in [name for name in reversed(actions) if name in ours or name.startswith("vade_")]:
-        title = GROUPS.get(name, title)
-        groups[title].append(actions.pop(name))
-    for name, listed in groups.items():
-        rows = [_row(action, whole=whole) for action in listed]
-        yield name, [CONFIG, *rows] if name == GROUPS["recipe"] else rows
-    yield "TRL and transformers", [_row(actions[name], whole=whole) for name in COMMON]
+    actions = {action.dest: action for action in Parser()._actions}
+    for title, names in GROUPS.items():
+        room = None if whole else WIDTH - max(map(len, names)) - len("  --  ")
+        yield title, [_row(name, actions.pop(name, None), room) for name in names]
     if whole:
-        rest = sorted(actions.keys() - {*COMMON})
-        yield "TRL and transformers: all others", [_row(actions[name], whole=True) for name in rest]
+        ours = [name for name in actions if name.startswith(("vade_", "lmms_", "dataset_", "testbed_"))]
+        yield "Others of VADE, the data and benchmarks", [_row(name, actions.pop(name), None) for name in ours]
+        yield "TRL and transformers", [_row(name, actions[name], None) for name in sorted(actions)]
 
 
-def _row(action: Action, *, whole: bool) -> tuple[str, str]:
-    text = " ".join((action.help or "").replace("%%", "%").split())
-    text = text if whole else first_sentence(text)
-    facts = [f"one of: {', '.join(map(_shown, action.choices))}"] if action.choices else []
-    if action.default not in (None, False, [], Unread):
+def _row(name: str, action: Action | None, room: int | None) -> tuple[str, str]:
+    text = " ".join((action.help or "").replace("%%", "%").split()) if action else CONFIG
+    if room is not None:
+        text = first_sentence(text)
+        return f"--{name}", text if len(text) <= room else f"{text[: room - 4].rsplit(' ', 1)[0]} ..."
+    facts = [f"one of: {', '.join(map(_shown, action.choices))}"] if action and action.choices else []
+    if action and action.default not in (None, False, []):
         facts.append(f"default: {_shown(action.default)}")
-    return f"--{action.dest}", f"{text} [{'; '.join(facts)}]" if facts else text
+    return f"--{name}", f"{text} [{'; '.join(facts)}]" if facts else text
 
 
 def _shown(value: Any) -> str:
@@ -69,18 +59,9 @@ def _shown(value: Any) -> str:
 class TrainingCommand(PlainCommand):
     """A command that takes the arguments of a training."""
 
-    titles: tuple[str, ...] | None = None  # of the groups that it shows; None: all of them
-
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the groups, then the command's own options."""
         for title, rows in option_groups(whole=bool(ctx.params.get("help_all"))):
-            if self.titles is None or title in self.titles:
-                with formatter.section(title):
-                    formatter.write_dl(rows)
+            with formatter.section(title):
+                formatter.write_dl(rows, col_max=32)
         super().format_options(ctx, formatter)
-
-
-class PlanCommand(TrainingCommand):
-    """`trl-vade plan`."""
-
-    titles = ("The command", "A plan")

@@ -22,16 +22,11 @@ OURS = [
     r"\[RANK 0\] SIGINT received\. .*",
     TIME + r"checkpoint-\d+ written",
     TIME + r"ended at step \d+ after .*",
-    r"\d+ % of the groups had right and wrong answers .*",
+    r"\d+ % of the groups had different rewards .*",
     r"The validation score is .*",
-    r"Stopped at step \d+\. Go on with: .*",
+    r"Stopped at step \d+\. Go on from .*",
 ]
 FLAGS = ["--max_steps", "60", "--per_device_train_batch_size", "64", "--logging_steps", "1", "--eval_steps", "60"]
-
-
-def test_nothing_heavy_is_loaded_before_the_first_line():
-    check = "import sys, trl_vade.cli.train; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
-    subprocess.run([sys.executable, "-c", check], check=True)
 
 
 @pytest.mark.slow
@@ -53,6 +48,7 @@ def test_the_quickstart_shows_lines_of_ours_only_and_ctrl_c_ends_it_with_how_to_
     assert process.returncode == 130
     strange = [line for line in lines if not any(re.fullmatch(pattern, line) for pattern in OURS)]
     assert strange == []
-    step = re.fullmatch(r"Stopped at step (\d+)\. Go on with: (.*)", lines[-1])
-    assert step[2].endswith(f"train_vade.py {' '.join(FLAGS)} --output_dir {out} --resume_from_checkpoint auto")
+    step = re.fullmatch(
+        r'Stopped at step (\d+)\. Go on from checkpoint-\d+ with resume_from_checkpoint="auto"\.', lines[-1]
+    )
     assert (out / f"checkpoint-{step[1]}" / "trainer_state.json").exists()
