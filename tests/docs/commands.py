@@ -146,7 +146,7 @@ def pushes(text: str) -> None:
 
 def plans(text: str) -> None:
     """Print the plan of a run that takes GPUs."""
-    text = re.sub(r"--(machine_rank|main_process_ip) \S+|--plan\b", "", text)
+    text = re.sub(r"--(machine_rank|main_process_ip|plan_rows) \S+|--plan\b", "", text)
     printed = called(text.replace("trl-vade train", "trl-vade plan") + " --plan_rows 8524")
     assert "generation batch" in printed
 
@@ -156,7 +156,8 @@ def has_options(text: str) -> None:
     _, words = environment(text)
     end = next((i for i, word in enumerate(words) if word.startswith("--")), len(words))
     depth = {"trl-vade": 2 + ("posterior" in words)}.get(words[0], 3 if "-m" in words else 2)
-    shown = called(shlex.join(words[:depth]) + " --help")
+    every = " --help-all" if words[1:2] in (["train"], ["plan"]) or "train_vade.py" in words[depth - 1] else " --help"
+    shown = called(shlex.join(words[:depth]) + every)
     missing = [word for word in words[end:] if word.startswith("--") and not re.search(rf"{word}\b", shown)]
     assert not missing, f"{text}: no option {missing}"
 

@@ -43,7 +43,7 @@ def settings_page() -> str:
     from trl import ScriptArguments
 
     from trl_vade import VADEGRPOConfig
-    from trl_vade.cli.training_arguments import VADEScriptArguments
+    from trl_vade.cli.parsing import VADEScriptArguments
     from trl_vade.trainer.presets import PRESETS
 
     ours = [field for field in fields(VADEGRPOConfig) if field.name.startswith("vade_")]
