@@ -107,7 +107,7 @@ def test_whatever_the_hub_does_to_a_run_that_pushes_nothing_is_lost(bench):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "tries"), [("kill-pushing", 3), ("hostile", 33), ("processes", 4)])
+@pytest.mark.parametrize(("name", "tries"), [("kill-pushing", 3), ("hostile", 28), ("processes", 4)])
 def test_nothing_is_lost_of_pushes_posteriors_or_evidence(bench, name, tries):
     survived(bench, name, tries)
 

@@ -1,6 +1,5 @@
-"""Posteriors that somebody has made to harm: each is refused in our words, in seconds, and without much memory."""
+"""Posteriors made to harm, most with a right digest: each is refused in our words, soon, and without much memory."""
 
-import io
 import json
 import resource
 import struct
@@ -12,51 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
+from safetensors.numpy import save
 
+from trl_vade import ThompsonSampler, save_snapshot
 from trl_vade.errors import VADEError
-from trl_vade.samplers.snapshot import POSTERIOR_FILE
+from trl_vade.samplers.snapshot import POSTERIOR_FILE, _digest
 
 from .bench import Bench, expect, tally
 from .result import Result
 
 MOST_SECONDS, MOST_MEGABYTES = 5.0, 300.0
-COUNTS = {"alpha": [1.0, 2.0], "beta": [3.0, 4.0], "visits": [1, 1], "pass_rate": [0.33, 0.37], "last_step": [1, 1]}
-TABLE = {"sample_id": ["a", "b"], "index": [0, 1]} | COUNTS
-
-
-def _table(columns: dict[str, Any] | pa.Table, **writing: Any) -> bytes:
-    content = io.BytesIO()
-    pq.write_table(columns if isinstance(columns, pa.Table) else pa.table(columns), content, **writing)
-    return content.getvalue()
-
-
-def _rows(count: int, **texts: str) -> bytes:
-    """So many equal rows; the dictionary of a column holds its text once."""
-    ones = pa.array(np.ones(min(count, 1_000_000)))
-    numbers = pa.array(np.zeros(len(ones), dtype=np.int32))
-    named = {"sample_id": "a"} | texts
-    columns = {name: pa.DictionaryArray.from_arrays(numbers, [text]) for name, text in named.items()}
-    whole = {
-        name: pa.array(np.full(len(ones), value)) for name, value in (("index", -1), ("visits", 1), ("last_step", 1))
-    }
-    part, content = pa.table(columns | whole | dict.fromkeys(("alpha", "beta", "pass_rate"), ones)), io.BytesIO()
-    with pq.ParquetWriter(content, part.schema, compression="zstd", dictionary_pagesize_limit=2**30) as file:
-        for _ in range(count // len(ones)):
-            file.write_table(part)
-    return content.getvalue()
-
-
-def _described(facts: bytes) -> bytes:
-    return _table(pa.table(TABLE).replace_schema_metadata({b"trl_vade": facts}))
-
-
-def _deep(levels: int) -> pa.DataType:
-    kind = pa.string()
-    for _ in range(levels):
-        kind = pa.struct([("x", kind)])
-    return kind
+VECTOR = {"dtype": "F64", "shape": [2], "data_offsets": [0, 16]}
 
 
 def _safetensors(header: bytes, body: bytes = b"", length: int | None = None) -> bytes:
@@ -67,62 +32,93 @@ def _header(**tensors: Any) -> bytes:
     return json.dumps(tensors).encode()
 
 
-VECTOR = {"dtype": "F64", "shape": [2], "data_offsets": [0, 16]}
-FILES: dict[str, Callable[[], bytes]] = {
-    "a text of 1 MB in a dictionary, 5,000 times": lambda: _rows(5_000, sample_id="x" * 1_000_000),
-    "a text of 100 kB as the task of 100,000 rows": lambda: _rows(100_000, task="x" * 100_000),
-    "50 million rows": lambda: _rows(50_000_000),
-    "a column more, of 100 MB a value": lambda: _rows(1000, more="x" * 100_000_000),
-    "10,000 columns in place of counts": lambda: _table({f"c{n}": [n, n] for n in range(10_000)}),
-    "structs in structs": lambda: _table(TABLE | {"task": pa.array([None, None], _deep(200))}),
-    "facts of 50 MB": lambda: _described(json.dumps({"a": "x" * 50_000_000}).encode()),
-    "facts in lists in lists": lambda: _described(b"[" * 200_000),
-    "a number of 100,000 digits": lambda: _described(b'{"global_step": ' + b"9" * 100_000 + b"}"),
-    "facts that are no JSON": lambda: _described(b"{"),
-    "NaN as a fact": lambda: _described(b'{"format_version": 1, "global_step": NaN}'),
-    "of a newer release": lambda: _described(b'{"format_version": 99}'),
-    "a negative count": lambda: _table(TABLE | {"alpha": [-1.0, 2.0]}),
-    "counts that are not numbers": lambda: _table(TABLE | {"alpha": [float("nan"), 2.0]}),
-    "counts without end": lambda: _table(TABLE | {"beta": [float("inf"), 2.0]}),
-    "counts of 1e300": lambda: _table(TABLE | {"beta": [1e300, 2.0]}),
-    "two rows of one name": lambda: _table(TABLE | {"sample_id": ["a", "a"]}),
-    "a row without a name": lambda: _table(TABLE | {"sample_id": ["a", None]}),
-    "names that are numbers": lambda: _table(TABLE | {"sample_id": [1, 2]}),
-    "no counts": lambda: _table({"sample_id": ["a"]}),
-    "a column twice": lambda: _table(
-        pa.table([pa.array(values) for values in [*TABLE.values(), [1.0, 1.0]]], [*TABLE, "alpha"])
+def _snapshot(folder: Path, change: Callable[[dict[str, Any], dict[str, Any]], None] = lambda *_: None) -> bytes:
+    """A snapshot of 3 of 10 rows with a right digest, and what `change` makes of its document and its arrays."""
+    sampler = ThompsonSampler(10)
+    sampler.observe([1, 4, 7], [1, 2, 3], [4, 4, 4])
+    save_snapshot(folder, sampler, metadata={"run": {"global_step": 1}}, sample_key=np.arange(10))
+    content = (folder / POSTERIOR_FILE).read_bytes()
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    document = json.loads(header.pop("__metadata__")["vade_posterior"])
+    start = 8 + int.from_bytes(content[:8], "little")
+    kinds = {"I64": np.int64, "F64": np.float64}
+    arrays = {
+        name: np.frombuffer(
+            content[slice(*(start + at for at in about["data_offsets"]))], kinds[about["dtype"]]
+        ).copy()
+        for name, about in header.items()
+    }
+    change(document, arrays)
+    text = json.dumps(document | {"document_sha256": "0" * 64}, sort_keys=True, separators=(",", ":"))
+    made = save(arrays, metadata={"vade_posterior": text})
+    return made.replace(b"0" * 64, _digest(made).encode(), 1)
+
+
+def _count(name: str, value: float) -> Callable[[Path], bytes]:
+    def change(document: dict[str, Any], arrays: dict[str, Any]) -> None:
+        arrays[name][1] = value
+
+    return lambda folder: _snapshot(folder, change)
+
+
+def _fact(*path: str, value: Any) -> Callable[[Path], bytes]:
+    def change(document: dict[str, Any], arrays: dict[str, Any]) -> None:
+        for name in path[:-1]:
+            document = document[name]
+        document[path[-1]] = value
+
+    return lambda folder: _snapshot(folder, change)
+
+
+def _without_keys(document: dict[str, Any], arrays: dict[str, Any]) -> None:
+    del arrays["sample_key"]
+
+
+STATE = ("sampler", "posterior")
+FILES: dict[str, Callable[[Path], bytes]] = {
+    "a header of 2^63 bytes": lambda _: _safetensors(b"{}", length=2**63),
+    "a header of 80 MB": lambda _: _safetensors(b'{"__metadata__": {"a": "' + b"x" * 80_000_000 + b'"}}'),
+    "a header in lists in lists": lambda _: _safetensors(b'{"a":' + b"[" * 200_000),
+    "a tensor of 2^60 numbers": lambda _: _safetensors(_header(alpha=VECTOR | {"shape": [2**60]}), bytes(16)),
+    "tensors in one place": lambda _: _safetensors(_header(alpha=VECTOR, beta=VECTOR), bytes(16)),
+    "no document": lambda _: _safetensors(_header(alpha=VECTOR), np.ones(2).tobytes()),
+    "a document that is no JSON": lambda _: _safetensors(
+        _header(__metadata__={"vade_posterior": "{"}, alpha=VECTOR), bytes(16)
     ),
-    "an index twice": lambda: _table(TABLE | {"index": [0, 0]}),
-    "half of a file": lambda: _table(TABLE)[:200],
-    "no file of Parquet": lambda: b"PAR1" + b"\0" * 1000 + b"PAR1",
-    "an empty file": lambda: b"",
-}
-SNAPSHOTS: dict[str, Callable[[], bytes]] = {
-    "a header of 2^63 bytes": lambda: _safetensors(b"{}", length=2**63),
-    "a header of 80 MB": lambda: _safetensors(b'{"__metadata__": {"a": "' + b"x" * 80_000_000 + b'"}}'),
-    "a header in lists in lists": lambda: _safetensors(b'{"a":' + b"[" * 200_000),
-    "a tensor of 2^60 numbers": lambda: _safetensors(_header(alpha=VECTOR | {"shape": [2**60]}), bytes(16)),
-    "tensors in one place": lambda: _safetensors(_header(alpha=VECTOR, beta=VECTOR), bytes(16)),
-    "no document": lambda: _safetensors(_header(alpha=VECTOR), np.ones(2).tobytes()),
-    "a document that is no JSON": lambda: _safetensors(
-        _header(__metadata__={"document": "{", "vade": "{"}, alpha=VECTOR), bytes(16)
-    ),
-    "an empty snapshot": lambda: b"",
+    "an empty file": lambda _: b"",
+    "half of a file": lambda folder: _snapshot(folder)[:700],
+    "another byte": lambda folder: _snapshot(folder)[:-1] + b"\x7e",
+    "a Parquet file": lambda _: b"PAR1" + bytes(1000) + b"PAR1",
+    "of a newer release": _fact("format_version", value=99),
+    "2^60 rows": _fact(*STATE, "num_samples", value=2**60),
+    "no rows": _fact(*STATE, "num_samples", value=0),
+    "a step before its rows": _fact(*STATE, "step", value=0),
+    "a decay above 1": _fact(*STATE, "decay_unsampled", value=2.0),
+    "a step of 100 digits": _fact("metadata", "run", "global_step", value=10**100),
+    "a step that is a text": _fact("metadata", "run", "global_step", value="1"),
+    "a sampler that is a list": _fact("sampler", value=[]),
+    "a negative count": _count("alpha", -1.0),
+    "counts that are not numbers": _count("alpha", float("nan")),
+    "counts without end": _count("beta", float("inf")),
+    "counts of 1e300": _count("beta", 1e300),
+    "a row that is not there": _count("sample_index", 10),
+    "a row twice": _count("sample_index", 1),
+    "more visits than steps": _count("visits", 2),
+    "two rows of one key": _count("sample_key", 1),
+    "rows without keys": lambda folder: _snapshot(folder, _without_keys),
 }
 
 
 def hostile_posteriors(bench: Bench) -> Result:
     """Load each in a process of its own."""
-    cases = [(name, "posterior.parquet", make) for name, make in FILES.items()]
-    cases += [(name, POSTERIOR_FILE, make) for name, make in SNAPSHOTS.items()]
-    return tally("hostile posterior", {name: partial(_refused, bench, file, make) for name, file, make in cases})
+    return tally("hostile posterior", {name: partial(_refused, bench, make) for name, make in FILES.items()})
 
 
-def _refused(bench: Bench, name: str, make: Callable[[], bytes]) -> str:
-    path = bench.folder() / name
-    path.write_bytes(make())
+def _refused(bench: Bench, make: Callable[[Path], bytes]) -> str:
+    path = bench.folder() / POSTERIOR_FILE
+    path.write_bytes(make(path.parent))
     here, there = bench.context.Pipe(duplex=False)
-    process = bench.context.Process(target=_load, args=(there, path if name.endswith("parquet") else path.parent))
+    process = bench.context.Process(target=_load, args=(there, path.parent))
     process.start()
     there.close()
     try:

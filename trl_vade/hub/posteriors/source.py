@@ -8,7 +8,7 @@ from typing import Any
 from huggingface_hub import HfApi, hf_hub_download, snapshot_download
 from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 
-from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotNotFoundError
+from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotError, SnapshotNotFoundError
 from trl_vade.samplers.snapshot import POSTERIOR_FILE, load_snapshot
 
 from ..failures import FAILURES, in_one_line
@@ -39,7 +39,11 @@ def load_posterior(
         ConfigurationError: the arguments contradict each other, or `source` is a table for other programs.
     """
     file, step, place = find_posterior(source, revision, step)
-    table = posterior_table(load_snapshot(file))
+    snapshot = load_snapshot(file)
+    try:
+        table = posterior_table(snapshot)
+    except SnapshotError as error:
+        raise type(error)(f"{file}: {error}") from error
     saved = table.metadata["global_step"]
     if others := {step_named(file.parent.name), step} - {saved, None}:
         raise SnapshotCorruptError(
