@@ -25,8 +25,8 @@ from trl_vade.evaluation.results.runs import question_scores, read_run, run_fold
 from trl_vade.evaluation.results.table import read_results
 from trl_vade.files import save_whole
 from trl_vade.hub.cards import markdown_table
-from trl_vade.pictures.palette import LIGHT
-from trl_vade.pictures.style import WIDEST, bar_styles, drawing, short
+from trl_vade.pictures.palette import LIGHT, SERIES
+from trl_vade.pictures.style import WIDEST, drawing, short
 
 RNG = "rng" if "rng" in inspect.signature(stats.bootstrap).parameters else "random_state"  # before scipy 1.15
 PACKAGES = ("lmms-eval", "transformers", "torch", "vllm")  # another release may give other answers
@@ -205,6 +205,15 @@ def notes(comparison: Mapping[str, Any]) -> list[str]:
     }
     found = [f"{what}: {'; '.join(where)}." for what, where in said.items() if where]
     return [COVERED.format(least=LEAST, **comparison), *found]
+
+
+def bar_styles(count: int) -> list[dict[str, Any]]:
+    """Return colour and hatching of so many kinds of bars; after six the colours come again, hatched."""
+    turns = ("", "///", "...")
+    return [
+        {"color": LIGHT[SERIES[number % 6]], "hatch": turns[number // 6 % 3], "edgecolor": LIGHT["ground"]}
+        for number in range(count)
+    ]
 
 
 def draw(comparison: Mapping[str, Any], path: Path) -> None:

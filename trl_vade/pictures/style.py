@@ -7,7 +7,6 @@ from typing import Any
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
 from .palette import LIGHT, SERIES
@@ -68,14 +67,6 @@ def curve(axes: Any, x: Any, y: Any, part: str, name: str = "", **more: Any) -> 
     known = np.flatnonzero(~np.isnan(np.asarray(y, dtype=float)))
     if name and len(known):
         name_end(axes, x[known[-1]], y[known[-1]], name, part)
-
-
-def key(names: Mapping[str, str]) -> list[Line2D]:
-    """Return an entry of a legend for each name with its part, where names have no room at the curves."""
-    return [
-        Line2D([], [], color=LIGHT[part], marker=STYLES[part][0], linestyle=STYLES[part][1], label=short(name))
-        for name, part in names.items()
-    ]
 
 
 def name_end(axes: Any, x: Any, y: Any, name: str, part: str, alpha: float = 1.0) -> None:
@@ -140,15 +131,6 @@ def band_styles(names: Sequence[str]) -> Mapping[str, dict[str, Any]]:
         part, opacity = SERIES[hue], (1 - 0.65 * levels.index(name) / max(len(levels) - 1, 1)) * 0.6**turn
         styles[name] = {"color": LIGHT[part], "alpha": opacity, "part": part}
     return styles
-
-
-def bar_styles(count: int) -> list[dict[str, Any]]:
-    """Return colour and hatching of so many kinds of bars; after six the colours come again, hatched."""
-    turns = ("", "///", "...")
-    return [
-        {"color": LIGHT[SERIES[number % 6]], "hatch": turns[number // 6 % 3], "edgecolor": LIGHT["ground"]}
-        for number in range(count)
-    ]
 
 
 def _task(name: str) -> str:

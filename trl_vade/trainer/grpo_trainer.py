@@ -254,8 +254,6 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer, Image
                 normalise=self.multi_objective_aggregation == "normalize_then_sum",
             )
             log_metrics(self.selection.record(outcomes, self.state.global_step), to=self._metrics["train"])
-            if report := callback_of(self, VADEReportCallback):
-                report.observe(outcomes)
         self._raw_rewards = rewards  # a subclass may change what it gets, and must get the same when TRL asks again
         return rewards
 

@@ -5,15 +5,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from accelerate.logging import get_logger
+from numpy.typing import NDArray
 
 from trl_vade.data.row_names import key_text
 from trl_vade.data.row_views import describe_row
 from trl_vade.errors import VADEError
 from trl_vade.files import save_whole
-from trl_vade.selection.outcomes import GroupOutcomes
-from trl_vade.selection.report.notable import SHOWN, Beginnings, both_ends, replayed
-from trl_vade.selection.report.record import ROWS_FILE, RUN_FILE, Run, read_kept
+from trl_vade.samplers.posterior import BetaPosterior
+from trl_vade.selection.report.record import ROWS_FILE, RUN_FILE, SHOWN, Run, read_kept
 from trl_vade.selection.report.writing import write_report
 
 from .harmless import HarmlessCallback, harmless
@@ -23,6 +24,7 @@ from .run_description import describe_run, encode_run, run_names
 logger = get_logger(__name__)
 
 MOST_STRATA = 24  # the picture has no more colours
+NAMED = 50  # rows at each end of the pass rates that have their id and question in `vade_rows.json`
 
 
 class VADEReportCallback(HarmlessCallback):
@@ -39,7 +41,6 @@ class VADEReportCallback(HarmlessCallback):
         self.active = trainer.is_world_process_zero()
         self.about: dict[str, Any] = {}
         self._described: dict[int, dict[str, str]] = {}  # with their pictures, which take milliseconds each
-        self._beginnings = Beginnings(0)
         self._tasks: list[str] | None = None
 
     @property
@@ -56,13 +57,6 @@ class VADEReportCallback(HarmlessCallback):
         self.about = json.loads(content)  # the page must not show what the file hides
         if selection is not None:
             self._tasks, self._described = _tasks(self._trainer), {}
-            lines = selection.feedback.log.lines() if resumed else ()
-            self._beginnings = replayed(Beginnings(len(selection.dataset)), lines)
-
-    @harmless
-    def observe(self, outcomes: GroupOutcomes) -> None:
-        """Note the outcomes of all groups of a generation batch."""
-        self._beginnings.observe(outcomes.sample_index, outcomes.successes, outcomes.trials)
 
     @harmless
     def on_save(self, args, state, control, **kwargs):
@@ -82,18 +76,17 @@ class VADEReportCallback(HarmlessCallback):
         selection = self._trainer.selection
         posterior, keys = selection.sampler.posterior, selection.sample_keys[0]
         hardest, easiest = both_ends(posterior, keys)
-        changed = self._beginnings.most_changed(posterior)
-        seen, means = {*hardest[:SHOWN], *easiest[:SHOWN], *changed}, posterior.posterior_mean.tolist()
+        seen, means = {*hardest[:SHOWN], *easiest[:SHOWN]}, posterior.posterior_mean.tolist()
         for row in seen - self._described.keys():
             self._described[row] = describe_row(selection.dataset, row)
         rows = {
             row: {"key": key_text(int(keys[row])), "pass_rate": means[row], "visits": int(posterior.visits[row])}
             | ({"task": self._tasks[row]} if self._tasks else {})
             | (self._described[row] if row in seen else describe_row(selection.dataset, row, picture=False))
-            for row in sorted({*hardest, *easiest, *seen})
+            for row in sorted({*hardest, *easiest})
         }
         kept = {
-            **{"hardest": hardest, "easiest": easiest, "changed": changed},
+            **{"hardest": hardest, "easiest": easiest},
             "tasks": self._chosen_of_tasks(posterior.visited.tolist()),
             "rows": {str(row): about for row, about in rows.items()},
         }
@@ -107,6 +100,16 @@ class VADEReportCallback(HarmlessCallback):
         for row in visited if tasks else ():
             found[tasks[row]]["chosen"].append(row)
         return found
+
+
+def both_ends(posterior: BetaPosterior, keys: NDArray[np.int64], count: int = NAMED) -> tuple[list[int], list[int]]:
+    """Return the `count` rows with the lowest pass rates and those with the highest, none twice.
+
+    Ties are in the order of the `keys`, (N,), as 16 hexadecimal digits: that of `trl-vade posterior show`.
+    """
+    seen = np.flatnonzero(posterior.visits > 0)
+    order = seen[np.lexsort((keys[seen].view(np.uint64), posterior.posterior_mean[seen]))].tolist()
+    return order[:count], order[max(len(order) - count, count) :][::-1]
 
 
 def live_run(trainer: Any) -> Run | None:

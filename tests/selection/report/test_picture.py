@@ -88,7 +88,6 @@ def test_curves_have_their_names(panels):
     assert "standard error" in curves(panels["validation"])
     named = {*ElementTree.fromstring(panels["strata"]).itertext()} & {*STRATA}
     assert named == {*STRATA} - {"colour 2"}  # of which no row was chosen
-    assert all(phase in curves(panels["time"]) for phase in ("selection", "generation", "update", "validation"))
 
 
 @pytest.mark.slow
@@ -96,7 +95,7 @@ def test_an_equal_run_gives_an_equal_picture_and_panels_without_data_are_left_ou
     run = read_run(write_run(tmp_path, history=[]))
     drawn = svg_panels(run)
     assert drawn == svg_panels(run)
-    assert drawn.keys() == PANELS.keys() - {"strata", "validation", "time"}
+    assert drawn.keys() == PANELS.keys() - {"strata", "validation"}
 
 
 @pytest.mark.slow

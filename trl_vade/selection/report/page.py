@@ -14,8 +14,7 @@ from markupsafe import Markup
 from trl_vade.files import save_whole
 from trl_vade.pictures.palette import PALETTE
 
-from .notable import SHOWN
-from .record import NOT_KNOWN, Run, pass_rates
+from .record import NOT_KNOWN, SHOWN, Run, pass_rates
 from .summary import percent, summary_rows, verdict
 
 logger = logging.getLogger(__name__)
@@ -26,12 +25,10 @@ MANY_CLIPPED = 0.2
 LISTS = {
     "hardest": "The hardest rows, by the pass rate that the run believes in",
     "easiest": "The easiest rows",
-    "changed": "The rows that changed most since their first three groups",
 }
 SPREAD_LISTS = {
     "hardest": "The rows whose rewards differ least",
     "easiest": "The rows whose rewards differ most",
-    "changed": LISTS["changed"],
 }
 MOST_GROUPS = 40  # of a row, as bars
 

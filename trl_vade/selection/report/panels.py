@@ -26,9 +26,7 @@ from .record import Run, column, pass_rates
 WINDOW = 5  # generation batches in the running mean, and in one column of the shares
 FEW_ENTRIES = 40  # a history of so few entries is drawn as it is
 MOST_BANDS = 12  # the rarest further strata are one band
-MOST_BINS = 24
 MOST_COLUMNS = 100  # of the shares
-UNITS = {"hours": 3600, "minutes": 60}
 PANEL = (WIDEST / 2, 3.0)  # inches
 
 
@@ -70,16 +68,6 @@ def _validation(axes: Any, run: Run) -> None:
     head(axes, "Validation score", note, xlabel="optimiser step")
 
 
-def _rollouts(axes: Any, run: Run) -> None:
-    steps, rollouts = column(run.selections, "global_step"), column(run.selections, "rollouts")
-    curve(axes, steps, rollouts, "first", "generated", drawstyle="steps-post")
-    if run.trained:
-        curve(axes, *np.array(run.trained).T, "third", "trained on")
-    head(axes, "Rollouts", "completions so far", xlabel="optimiser step")
-    axes.set_ylim(bottom=0)
-    axes.yaxis.set_major_formatter("{x:,.0f}")
-
-
 def _pass_rates(axes: Any, run: Run) -> None:
     edges = _edges(run.num_generations)
     lines = run.selections
@@ -100,20 +88,6 @@ def _edges(num_generations: int) -> NDArray[np.float64]:
     """Return edges of about ten bins, each around as many of the values r / G: others would show spikes."""
     width = max(round(num_generations / 10), 1)
     return (np.arange(0, num_generations + width + 1, width) - 0.5) / num_generations
-
-
-def _visits(axes: Any, run: Run) -> None:
-    visits = np.bincount(
-        np.concatenate([line["sample_index"] for line in run.selections]), minlength=run.about.get("rows") or 0
-    )
-    width = -(-(int(visits.max()) + 1) // MOST_BINS)
-    bins = np.arange(0, visits.max() + width + 1, width) - 0.5
-    axes.hist(visits, bins=bins, color=LIGHT["first"], edgecolor=LIGHT["ground"], linewidth=0.8)
-    note = f"all {len(visits):,} rows" + (f", {width} numbers a bar" if width > 1 else "")
-    head(axes, "How often rows were chosen", note, xlabel="times chosen", ylabel="rows", yscale="log")
-    axes.minorticks_off()
-    axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.yaxis.set_major_formatter("{x:,.0f}")  # an exponent would be too small to read
 
 
 def _shares(axes: Any, run: Run) -> None:
@@ -147,18 +121,6 @@ def _with_rest(strata: NDArray[Any], chosen: NDArray[Any]) -> NDArray[Any]:
     return np.where(np.isin(strata, rest), f"{len(rest)} others", strata)
 
 
-def _time(axes: Any, run: Run) -> None:
-    seconds, _ = run.seconds
-    names, values = list(seconds), np.array(list(seconds.values()))
-    unit, scale = next((unit for unit in UNITS.items() if values.max() >= unit[1] / 2), ("seconds", 1))
-    bars = axes.barh(names[::-1], values[::-1] / scale, color=LIGHT["first"], height=0.6)
-    total = max(values.sum(), 1e-9)
-    axes.bar_label(bars, [f"{value / scale:.3g} ({value / total:.0%})" for value in values[::-1]], padding=4)
-    head(axes, "Time", f"{unit}, share of all that is counted", xlabel=unit)
-    axes.grid(visible=False, axis="y")
-    axes.margins(x=0.3)
-
-
 def _per_line(run: Run) -> str:
     return "generation batch" if len(run.batches) == len(run.selections) else "generation batch or refill"
 
@@ -183,17 +145,14 @@ PANELS: dict[str, Panel] = {
     "useful": _useful,
     "validation": _validation,
     "rewards": _rewards,
-    "rollouts": _rollouts,
     "pass_rates": _pass_rates,
-    "visits": _visits,
     "strata": _shares,
-    "time": _time,
 }
 
 
 def panels_of(run: Run) -> dict[str, Panel]:
     """Return the panels for which the run has something to show."""
-    there = {"validation": bool(run.validation), "strata": run.strata is not None, "time": run.seconds[1] > 0}
+    there = {"validation": bool(run.validation), "strata": run.strata is not None}
     return {name: panel for name, panel in PANELS.items() if there.get(name, True)}
 
 

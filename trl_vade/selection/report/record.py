@@ -25,6 +25,7 @@ TRAINER_STATE_FILE = "trainer_state.json"
 RUN_FILE = "vade_run.json"  # command, settings, versions
 ROWS_FILE = "vade_rows.json"  # the rows that a report shows
 MOST_BYTES = 2**25  # of these files; `trainer.report` writes a few hundred kB
+SHOWN = 6  # rows at each end of the pass rates that the page shows
 PHASES = ("selection", "generation", "step")
 NOT_KNOWN = "not known"  # the label of a row whose own label is not kept
 logger = logging.getLogger(__name__)
@@ -78,12 +79,6 @@ class Run:
     def effective_gradient_ratio(self) -> NDArray[np.float64]:
         """(S,) of each of the selections."""
         return column(self.selections, "effective_gradient_ratio")
-
-    @property
-    def trained(self) -> list[tuple[int, int]]:
-        """Optimiser step and completions trained on until then, of each entry of the history that has them."""
-        key = "vade/trained_completions"
-        return [(entry["step"], int(entry[key])) for entry in self.history if key in entry]
 
     @property
     def seconds(self) -> tuple[dict[str, float], int]:

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 from .record import Run, column
 from .validation import change_of, with_error
 
+TRAINED = "vade/trained_completions"
+
 
 def summarise(run: Run) -> dict[str, Any]:
     """Return the end-of-run table as data.
@@ -26,7 +28,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "generation_batches": len(run.batches),
         "refills": len(selections) - len(run.batches),
         "rollouts": last["rollouts"],
-        "trained_completions": run.trained[-1][1] if run.trained else None,
+        "trained_completions": next((int(e[TRAINED]) for e in reversed(run.history) if TRAINED in e), None),
         **{
             f"{name}_ratio": [None if np.isnan(ratio) else float(ratio) for ratio in ratios]
             for name, ratios in found.items()
