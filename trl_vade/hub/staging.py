@@ -28,24 +28,24 @@ logger = logging.getLogger(__name__)
 
 STAGING_FOLDER = "_hub"  # In the output directory. transformers pushes no file that starts with an underscore.
 
+Commit = Future[CommitInfo | None]
+
 _FILES = threading.RLock()  # one thread adds folders, others delete them
 
 
 class Staging:
-    """The pushes to one branch, in the background. Making it sends nothing."""
+    """The pushes to a branch, in the background. Making one sends nothing. `announce` is told what has arrived."""
 
     def __init__(self, target: HubTarget, area: Path, announce: Callable[[str], None] = logger.info) -> None:
-        """Keep files in a folder of `area`. `announce` is told in the background what has arrived."""
         branch = f"@{quote(target.revision, safe='')}" if target.revision else ""
         self.target, self.folder = target, area / f"{target.repo_type}{branch}"
         self.token: str | None = None  # in place of the login
         self.error: HubError | None = None  # of the last attempt
         self.unstaged: HubError | None = None  # why the newest files could not be set aside
         self._announce, self._api = announce, HfApi()
-        self._job: Future[CommitInfo | None] | None = None
-        self._last: CommitInfo | None = None
+        self._job: Commit | None = None
+        self._sent: CommitInfo | None = None
         self._sending: Path | None = None
-        self._message = ""  # of what is or was sent
         self._about: dict[str, tuple[str, Card | None]] = {}  # by folder
 
     def waiting(self) -> list[Path]:
@@ -56,12 +56,10 @@ class Staging:
         """Return whether something is being sent."""
         return self._job is not None and not self._job.done()
 
-    def stage(
-        self, step: int, message: str, fill: Callable[[Path], Card | None]
-    ) -> "Future[CommitInfo | None] | None":
-        """Send the files of an optimiser step, which `fill` puts into a folder. It may return the card's text.
+    def stage(self, step: int, message: str, fill: Callable[[Path], Card | None]) -> Commit | None:
+        """Send the files of an optimiser step, which `fill` puts into a folder. It may return their card.
 
-        Return None if `fill` fails, such as with a full disk: that is an error at the end, unless a later one works.
+        Return None if `fill` fails, such as with a full disk: that is `unstaged`, until a later one works.
         """
         new = self.folder / "new"
         try:
@@ -83,7 +81,7 @@ class Staging:
             self.drop(*(path for path in older if path != self._sending))
         return self.send()
 
-    def send(self) -> "Future[CommitInfo | None]":
+    def send(self) -> Commit:
         """Send what waits, in the client's thread. While the Hub cannot be reached, each call makes one attempt."""
         if self._job is None:
             # At exit, the process first sends what waits. This is registered after the hook of concurrent.futures, so
@@ -111,8 +109,11 @@ class Staging:
         return any(step_in(commit.message) > step_in(folder.name) for commit in since)
 
     def kept(self) -> str:
-        """Return a message with the place of the files and the way to send them."""
-        return f"Its files wait in {self.folder}. trainer.push_to_hub() sends them, or another start of the run."
+        """Return the last error, the place of the files and the way to send them."""
+        *_, newest = self.waiting() or [self.folder]
+        return (
+            f"{self.error} The files wait in {newest}. trainer.push_to_hub() sends them, or another start of the run."
+        )
 
     def _wait(self) -> None:
         with suppress(Exception):  # it is logged
@@ -121,33 +122,32 @@ class Staging:
     def _send(self) -> CommitInfo | None:
         down = self.error is not None and self.error.may_pass
         try:
-            info = with_retries(self._attempt, self.target, () if down else None, self.token)
+            self._sent = with_retries(self._attempt, self.target, () if down else None, self.token)
         except Exception as raised:  # an error in this thread would be lost
             self.error = raised if isinstance(raised, HubError) else HubError(f"{self.target}: {in_one_line(raised)}")
             level = logging.INFO if isinstance(raised, HubOfflineError) else logging.WARNING
-            logger.log(level, f"Not on the Hub: {self._message!r}. {self.error} {self.kept()}")
+            logger.log(level, f"Not on the Hub: {self.kept()}")
             raise self.error from raised
         self.error = None
-        return info
+        return self._sent
 
     def _attempt(self) -> CommitInfo | None:
         if "/" not in self.target.repo_id:  # its owner, which only the Hub knows
             self.target = ensure_repo(self.target, self.token, patience=())
         with _FILES:
             if not self.waiting():  # an earlier job has sent it
-                return self._last
+                return self._sent
             folder = self._sending = self.waiting()[-1]
-        step = step_in(folder.name)
-        message, card = self._about.get(folder.name, (f"Training in progress, step {step}", None))
-        self._message = message
+        step = f"step-{step_in(folder.name)}"
+        message, card = self._about.get(folder.name, (f"Training in progress, {step.replace('-', ' ')}", None))
         try:
             api = HfApi(token=self.token)
-            self._last = send_folder(api, self.target, folder, message, card, commit_description=f"step-{step}")
+            commit = send_folder(api, self.target, folder, message, card, commit_description=step)
         finally:
             self._sending = None
         self.drop(*(path for path in self.waiting() if path.name <= folder.name))
         self._announce(f"{message!r} is on the Hub: {self.target.repo_id}")
-        return self._last
+        return commit
 
 
 def step_in(text: str) -> int:

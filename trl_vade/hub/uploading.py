@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,7 +29,7 @@ PATIENCE = (2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 """Seconds before each retry. A longer wait that the Hub asks for is respected, up to `LONGEST`."""
 LONGEST = 600.0
 
-_MIRRORED = re.compile(r"last-checkpoint|(checkpoint|step)-\d+")
+_MIRRORED = re.compile(r"last-checkpoint|(checkpoint|step)-(\d+)")
 
 Result = TypeVar("Result")
 Token = str | bool | None  # in place of the login, as the client takes it
@@ -53,8 +54,7 @@ class HubTarget:
     repo_id: str  # "user/name", or "name" for a repository of the login's user
     repo_type: str = "model"  # "model" or "dataset"
     revision: str | None = None  # the branch; None is main
-    # whether a new repository is private; None uses the default of the user or the organisation
-    private: bool | None = None
+    private: bool | None = None  # whether a new repository is private; None is the default of its owner
 
     def __str__(self) -> str:
         branch = f" (branch {self.revision})" if self.revision else ""
@@ -91,12 +91,18 @@ def ensure_repo(target: HubTarget, token: Token = None, *, patience: Iterable[fl
     return with_retries(attempt, target, patience)
 
 
-def push_folder(target: HubTarget, folder: Path, message: str, card: Card, **about: Any) -> CommitInfo:
-    """Push as `send_folder` does, with retries. The repository exists, and `target` has its owner.
+def _refuse_a_reader(api: HfApi, target: HubTarget) -> None:
+    # `create_repo` accepts any existing repository. huggingface_hub 1.33 cannot ask.
+    if "write" in inspect.signature(api.auth_check).parameters:
+        try:
+            api.auth_check(target.repo_id, repo_type=target.repo_type, write=True)
+        except HTTP_ERROR as error:
+            if getattr(getattr(error, "response", None), "status_code", None) in (401, 403):
+                raise
 
-    Raises:
-        HubError: after the last attempt, or at once if a retry cannot help.
-    """
+
+def push_folder(target: HubTarget, folder: Path, message: str, card: Card, **about: Any) -> CommitInfo:
+    """Push a folder as `send_folder` does, and retry. Raises `HubError`."""
     return with_retries(partial(send_folder, HfApi(), target, folder, message, card, **about), target)
 
 
@@ -110,45 +116,39 @@ def send_folder(
     delete: Iterable[str] = (),
     **about: Any,
 ) -> CommitInfo:
-    """Make one attempt to push all files of `folder`, which has the layout of the repository, and return the commit.
+    """Make one attempt to push the files of `folder`, which has the layout of the repository, in a commit `message`.
 
-    Folders of checkpoints and steps become what they are here, and later ones are deleted in the same commit, which
-    the log says: the repository shows one run. An attempt that changes nothing makes no commit. If the Hub refuses the
-    card, the other files go without it, and a warning has the reason. A folder of more than about 250 files takes
-    several commits (huggingface_hub 2.4); the first one deletes.
-
-    Args:
-        api: the client.
-        target: the branch, with the owner of the repository.
-        folder: the files; a `card` is written among them.
-        message: the title of the commit.
-        card: returns the text of README.md for the paths that stay in the repository.
-        delete: patterns of more paths to delete.
-        about: other arguments of `HfApi.upload_folder`.
-
-    Raises:
-        Exception: the client's errors.
+    In the same commit, the checkpoints and steps of the folder become what they are here, and later ones are deleted,
+    which the log says: the repository shows one run. Paths that match `delete` go, too. `card` makes README.md. If the
+    Hub refuses it, the other files go without it. Over 250 files are several commits (huggingface_hub 2.4), of which
+    the first deletes. `about` are arguments of `upload_folder`, whose errors are raised.
     """
     if card:  # The Hub refuses the commit if somebody else changes the card meanwhile. The next attempt reads it anew.
         about["parent_commit"] = api.repo_info(**target.where).sha
     there = api.list_repo_files(**target.where)
     mirrored = [path.name for path in folder.iterdir() if _MIRRORED.fullmatch(path.name)]
-    later = [name for name in _numbered(there) if any(_follows(name, here) for here in mirrored)]
+    steps, tops = dict(map(_kind_and_step, mirrored)), {path.split("/")[0] for path in there}
+    later = sorted((top for top in tops if (of := _kind_and_step(top))[1] > steps.get(of[0], inf)), key=_kind_and_step)
     if card:
         text = card([path for path in there if path.split("/")[0] not in later])
         (folder / REPOCARD_NAME).write_text(text, encoding="utf-8")
-    gone = [*delete, *(f"{name}/*" for name in [*mirrored, *later])]
+    about["delete_patterns"] = [*delete, *(f"{name}/*" for name in [*mirrored, *later])] or None
     send = partial(api.upload_folder, **target.where, folder_path=folder, commit_message=message, **about)
     try:
-        info = send(delete_patterns=gone or None)
+        info = send()
     except ValueError as error:
         if not re.search("metadata|yaml", str(error), re.IGNORECASE):
             raise
         logger.warning(f"The Hub refuses the card of {target}: {in_one_line(error)}. The other files go without it.")
-        info = send(delete_patterns=gone or None, ignore_patterns=[REPOCARD_NAME])
+        info = send(ignore_patterns=[REPOCARD_NAME])
     if later:
         logger.warning(f"{message!r} deleted what is later in {target}: {', '.join(later)}. Its history keeps them.")
     return info
+
+
+def _kind_and_step(name: str) -> tuple[str, int]:
+    found = _MIRRORED.fullmatch(name)
+    return (found[1], int(found[2])) if found and found[1] else (name, -1)
 
 
 def with_retries(
@@ -156,8 +156,8 @@ def with_retries(
 ) -> Result:
     """Return the result of `attempt`, with retries after errors that may pass. Logs a warning before each retry.
 
-    A repository or branch that does not exist is created before a retry. `patience` are the seconds before each retry;
-    None uses `PATIENCE`. The last error, or one that a retry cannot help, is raised as a `HubError`.
+    `patience` are the seconds before each retry; None uses `PATIENCE`. A repository or branch that is gone is made
+    again. The last error, or one that a retry cannot help, is raised as a `HubError`.
     """
     waits = list(PATIENCE if patience is None else patience)
     for number in range(len(waits) + 1):
@@ -175,30 +175,3 @@ def with_retries(
             with suppress(HubError):  # the next attempt reports it
                 ensure_repo(target, token, patience=())
     raise AssertionError("the last attempt returns or raises")
-
-
-def _numbered(files: Iterable[str]) -> list[str]:
-    """Return the numbered folders among paths, in ascending order."""
-    names = {path.split("/")[0] for path in files if "/" in path}
-    return sorted(filter(_MIRRORED.fullmatch, names - {"last-checkpoint"}), key=_number)
-
-
-def _follows(name: str, other: str) -> bool:
-    kind, number = other.split("-")
-    return name.startswith(f"{kind}-") and number.isdigit() and _number(name) > int(number)
-
-
-def _number(name: str) -> int:
-    return int(name.split("-")[1])
-
-
-def _refuse_a_reader(api: HfApi, target: HubTarget) -> None:
-    """Raise the client's error if this login may only read. `create_repo` accepts any existing repository."""
-    if "write" not in inspect.signature(api.auth_check).parameters:  # huggingface_hub 1.33
-        return
-    try:
-        api.auth_check(target.repo_id, repo_type=target.repo_type, write=True)
-    except HTTP_ERROR as error:
-        if getattr(getattr(error, "response", None), "status_code", None) in (401, 403):
-            raise
-        logger.info(f"It is not known before the first push whether this login may write to {target}: {error}")

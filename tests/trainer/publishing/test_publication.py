@@ -272,7 +272,7 @@ def test_a_run_that_was_downloaded_goes_on_to_the_same_end(hub, run, text_model_
 def test_a_failed_push_is_followed_by_the_next_and_the_run_ends_well(hub, run, out, caplog):
     hub.fault(COMMIT, status=500, times=3)
     run(hub_strategy="all_checkpoints")
-    assert says(caplog.text, "'Training in progress, step 2'")
+    assert says(caplog.text, "step-2")
     assert_whole(hub.repos[RUN].files(), "checkpoint-4", out / "checkpoint-4")
     assert_model(hub.repos[RUN].files(), out / "checkpoint-4")
 

@@ -1,7 +1,6 @@
 """The uploads of a run: each save to the model's repository, and its posterior to a data-set repository."""
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +17,7 @@ from trl_vade.data.row_names import names_and_tasks
 from trl_vade.errors import HubError, HubOfflineError
 from trl_vade.hub.posteriors.repository import posterior_card, stage_posterior, step_name, steps_in
 from trl_vade.hub.posteriors.table import posterior_table
-from trl_vade.hub.staging import STAGING_FOLDER, Staging, files_in, link, step_in
+from trl_vade.hub.staging import STAGING_FOLDER, Commit, Staging, files_in, link, step_in
 from trl_vade.hub.uploading import Card, HubTarget, ensure_repo
 from trl_vade.samplers.snapshot import POSTERIOR_FILE, load_snapshot
 from trl_vade.selection.report.record import ROWS_FILE, RUN_FILE
@@ -40,47 +39,33 @@ Rows = Callable[[], tuple[Any, NDArray[np.int64]]]  # the training set, and the 
 
 
 class Publication:
-    """The uploads of a trainer, made by the main process. Errors of pushes are logged, and `finish` raises.
+    """The uploads of a trainer. Making one with `push_to_hub` creates the repositories, or raises `HubError`.
 
-    With `push_to_hub`, making one creates the repositories. It raises `HubError` if the Hub refuses, and a login that
-    may only read is refused, too.
+    The main process pushes. Errors of pushes are logged, and `finish` raises.
     """
 
     def __init__(self, args: Any, has_posterior: bool = True) -> None:
         self.revision: str | None = args.hub_revision  # of both repositories; None is main
         self.announce: Callable[[str], None] = logger.info  # of what arrived, in a background thread
+        self.model = HubTarget("")
         self._args, self._output_dir = args, Path(args.output_dir)
-        self._stagings: dict[Any, Staging] = {}  # by branch
         self._posterior: HubTarget | None = None
-        self.model = self._named()
-        if not args.push_to_hub:
-            return
-        offline = is_offline_mode()
-        if offline:
-            kept = f"The newest state is kept in {self._output_dir / STAGING_FOLDER}"
-            logger.warning(f"HF_HUB_OFFLINE is set, so this run uploads nothing. {kept}. A later start sends it.")
-        self.open()
-        if has_posterior:
-            name = args.vade_posterior_hub_id or f"{self.model.repo_id}-posterior"
-            self._posterior = replace(self.model, repo_id=name, repo_type="dataset")
-            if not offline:
-                self._posterior = on_main_process(partial(ensure_repo, self._posterior))
+        self._stagings: dict[Any, Staging] = {}  # by branch
+        if args.push_to_hub:
+            self.open()
+            if has_posterior:
+                name = args.vade_posterior_hub_id or f"{self.model.repo_id}-posterior"
+                self._posterior = _existing(replace(self.model, repo_id=name, repo_type="dataset"))
 
     def __deepcopy__(self, memo: object) -> "Publication":
         return self  # a copy of a trainer pushes to the same repositories
 
-    def open(self, token: str | None = None, private: bool | None = None) -> str:
-        """Create the model's repository and its branch, unless offline, and return its name. Collective."""
-        self.model = self._named(private)
-        if not is_offline_mode():
-            self.model = on_main_process(partial(ensure_repo, self.model, token))
-        return self.model.repo_id
-
-    def _named(self, private: bool | None = None) -> HubTarget:
-        args = self._args
-        private = args.hub_private_repo if private is None else private
-        # the name as in `Trainer.init_hf_repo` (transformers 5.23)
-        return HubTarget(args.hub_model_id or Path(args.output_dir).absolute().name, "model", self.revision, private)
+    def open(self, token: str | None = None, private: bool | None = None) -> None:
+        """Create the model's repository and its branch, unless offline. All processes must take part."""
+        name = self._args.hub_model_id or Path(self._args.output_dir).absolute().name  # as `Trainer.init_hf_repo`
+        private = self._args.hub_private_repo if private is None else private
+        self.model = HubTarget(name, "model", self.revision, private)
+        self.model = _existing(self.model, token)
 
     @property
     def posterior_repo(self) -> str | None:
@@ -95,26 +80,25 @@ class Publication:
     def _send_left(self, step: int, rows: Rows) -> None:
         for target in filter(None, (self.model, self._posterior)):
             staging = self._staging(target)
-            if not staging.waiting() or staging.busy():
+            if staging.busy() or not (waiting := staging.waiting()):
                 continue
-            *older, newest = staging.waiting()
-            left, verdict = step_in(newest.name), "is sent now"
+            left, verdict = step_in(waiting[-1].name), "is sent now"
             if left > step:
                 verdict = f"is deleted: this run goes on from step {step}"
-            elif staging.has_been_passed(newest):
+            elif staging.has_been_passed(waiting[-1]):
                 verdict = f"is deleted: {target} has got a later step since"
             logger.warning(f"What the push of step {left} of an earlier start left {verdict}.")
             if "deleted" in verdict:
-                staging.drop(*older, newest)
+                staging.drop(*waiting)
             elif target is self.model:
                 staging.send()
             else:
-                self.push_posterior(left, rows, newest / step_name(left))
+                self.push_posterior(left, rows, waiting[-1] / step_name(left))
 
     def push_model(
         self, step: int, message: str, checkpoint: Path | None = None, token: str | None = None
-    ) -> "Future[Any] | None":
-        """Push the model of a step: that of the checkpoint, or that of the output directory. Return a future.
+    ) -> "Commit | None":
+        """Push the model of a step: that of the checkpoint, or that of the output directory.
 
         If a push waits, the newest checkpoint goes along, as it may have waited, too.
         """
@@ -135,26 +119,24 @@ class Publication:
         (dataset, keys), snapshot = rows(), load_snapshot(folder)
         visited = snapshot.sampler_state["posterior"]["sample_index"]
         names = names_and_tasks(dataset, keys, visited, self._args.vade_stratify_by or "task")
-        table = posterior_table(snapshot, **names)
+        table, place = posterior_table(snapshot, **names), (self.posterior_repo or "", self.revision)
         stage_posterior(new, folder / POSTERIOR_FILE, table)
-        place = self.posterior_repo, self.revision
         return lambda there: posterior_card(table, steps_in(there), *place)
 
     def _staging(self, target: HubTarget) -> Staging:
         target = replace(target, revision=self.revision)
-        if (key := (target.repo_type, target.revision)) not in self._stagings:
-            area = self._output_dir / STAGING_FOLDER
-            self._stagings[key] = Staging(target, area, lambda event: self.announce(event))
-        self._stagings[key].target = target  # the user may have given another name since
-        return self._stagings[key]
+        key, area = (target.repo_type, target.revision), self._output_dir / STAGING_FOLDER
+        staging = self._stagings.setdefault(key, Staging(target, area, lambda event: self.announce(event)))
+        staging.target = target  # the user may have given another name since
+        return staging
 
     def wait(self) -> None:
         """Wait until nothing is being sent. All processes must take part."""
-        stagings = self._stagings.values()
-        wait_for_main_process(
-            lambda: not any(one.busy() for one in stagings),
-            lambda: f"uploads to the Hub {[str(one.target) for one in stagings if one.busy()]}",
-        )
+
+        def pending() -> list[str]:
+            return [str(one.target) for one in self._stagings.values() if one.busy()]
+
+        wait_for_main_process(lambda: not pending(), lambda: f"uploads to the Hub {pending()}")
 
     def finish(self) -> None:
         """Wait for all uploads, retry the failed ones once, and report those that are missing on the Hub.
@@ -163,24 +145,27 @@ class Publication:
         """
         self.wait()
         for staging in self._stagings.values():
-            if staging.error is not None and not isinstance(staging.error, HubOfflineError):
+            if staging.error and not isinstance(staging.error, HubOfflineError):
                 staging.error = None
                 staging.send()
         self.wait()
         on_main_process(self._refuse_missing)
 
     def _refuse_missing(self) -> None:
-        missing, status = [], None
+        missing = {}
         for staging in self._stagings.values():
             if isinstance(staging.error, HubOfflineError):
-                logger.warning(f"Not uploaded to {staging.target} (offline). {staging.kept()}")
+                logger.warning(staging.kept())
             elif error := staging.unstaged or staging.error:
-                missing.append(str(error) if staging.unstaged else f"{error} {staging.kept()}")
-                status = error.status
+                missing[f"- {staging.unstaged or staging.kept()}"] = error.status
         if missing:
-            listed = "\n".join(f"- {line}" for line in missing)
             saved = f"The run in {self._output_dir} is saved on disk, but some uploads to the Hub failed"
-            raise HubError(f"{saved}. Nothing is lost:\n{listed}", status=status)
+            status = next(iter(missing.values()))
+            raise HubError("\n".join([f"{saved}. Nothing is lost:", *missing]), status=status)
+
+
+def _existing(target: HubTarget, token: str | None = None) -> HubTarget:
+    return target if is_offline_mode() else on_main_process(partial(ensure_repo, target, token))
 
 
 def fill_repository(output_dir: Path, model: Path | None, folders: Mapping[str, Path], new: Path) -> None:

@@ -43,7 +43,8 @@ class PublishingTrainer(GRPOTrainer):
         The parent sets the name on the main process only. Offline, nothing is created.
         """
         self.hub_model_id = self.push_in_progress = None
-        self.hub_model_id = self.publication.open(token, private)
+        self.publication.open(token, private)
+        self.hub_model_id = self.publication.model.repo_id
 
     def _save_checkpoint(self, model, trial):
         """Save a checkpoint, then push it. TRL 1.16 writes `entropy_ctrl_state.json` last."""
