@@ -21,8 +21,8 @@ from trl_vade.checks import abbreviated, check_whole_number
 from trl_vade.cli.tables import print_columns
 from trl_vade.errors import ConfigurationError, EvaluationError, VADEError
 from trl_vade.evaluation.benchmarks import BENCHMARKS
-from trl_vade.evaluation.results.runs import question_scores, read_run, run_folder
-from trl_vade.evaluation.results.table import read_results
+from trl_vade.evaluation.results import read_results
+from trl_vade.evaluation.runs import read_run, run_folder
 from trl_vade.files import save_whole
 from trl_vade.hub.cards import markdown_table
 from trl_vade.pictures.palette import LIGHT, SERIES
@@ -49,7 +49,7 @@ def read_evaluations(folders: Sequence[Path], names: Sequence[str] | None = None
         raise ConfigurationError(
             f"--names is {abbreviated(names)}; it needs {len(folders)} different names, separated by commas."
         )
-    found = [{**read_results(folder).content, "folder": str(folder)} for folder in folders]
+    found = [{**read_results(folder), "folder": str(folder)} for folder in folders]
     models = [one["model"]["name"] for one in found]
     if names is None:  # a repeated name gets its number, as in `--reference`, and its directory
         names = [f"{n} ({i}, {folders[i].resolve().name})" if models.count(n) > 1 else n for i, n in enumerate(models)]
@@ -109,7 +109,10 @@ def paired_scores(evaluations: Sequence[Evaluation], benchmark: str) -> np.ndarr
     for one in evaluations:
         tasks = [(BENCHMARKS[benchmark], run["seed"]) for run in one["benchmarks"][benchmark]["runs"]]
         runs.append([read_run(run_folder(Path(one["folder"]), *task), *task, one["limit"]) for task in tasks])
-    scores = [question_scores(of_one) for of_one in runs]
+    scores = [
+        {i: np.mean([100 * run.scores[i] for run in of_one if i in run.scores]) for run in of_one for i in run.scores}
+        for of_one in runs
+    ]
     for one, of_one in zip(evaluations, scores, strict=True):
         if other := scores[0].keys() ^ of_one.keys():
             raise EvaluationError(

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from trl_vade.cli.tables import print_columns
+from trl_vade.evaluation import scoring
 from trl_vade.evaluation.benchmarks import BENCHMARKS
-from trl_vade.evaluation.lmms import scoring
-from trl_vade.evaluation.lmms.arithmetic import close_eval
+from trl_vade.evaluation.corrections import close_eval
 from trl_vade.rewards.functions import accuracy_reward
 
 ANIMALS = ["cat", "oak tree", "zooplankton"]

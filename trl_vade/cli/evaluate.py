@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
+import yaml
 
 
 def evaluate(
@@ -38,10 +39,6 @@ def evaluate(
     batch_size: Annotated[
         int | None, typer.Option("--batch_size", help="Questions at a time (8; vllm 256, server 32).")
     ] = None,
-    device: Annotated[
-        str | None,
-        typer.Option("--device", help="cuda or cpu, for --backend transformers. Default: the GPU, if there is one."),
-    ] = None,
     model_args: Annotated[
         str, typer.Option("--model_args", help="More for lmms-eval's class: max_pixels=N,tensor_parallel_size=4.")
     ] = "",
@@ -62,26 +59,13 @@ def evaluate(
     system_prompt: Annotated[str | None, typer.Option("--system_prompt", help="Said before every question.")] = None,
     judge_url: Annotated[str | None, typer.Option("--judge_url", help="Address of the judge's server.")] = None,
     judge_model: Annotated[str | None, typer.Option("--judge_model", help="Name of the judge on its server.")] = None,
-    judge_delay: Annotated[
-        float,
-        typer.Option("--judge_delay", help="Seconds between attempts; after five failures the judge counts as dead."),
-    ] = 10.0,
     push_to_hub: Annotated[
         str | None, typer.Option("--push_to_hub", metavar="REPO", help="Model repository that gets the results.")
     ] = None,
     hub_revision: Annotated[
         str | None, typer.Option("--hub_revision", help="Branch of that repository. Default: main.")
     ] = None,
-    private: Annotated[
-        bool | None, typer.Option("--private/--public", help="Visibility of that repository, if it is created.")
-    ] = None,
-    publish_samples: Annotated[
-        bool,
-        typer.Option("--publish_samples", help="Also questions and answers of the rows of --data, which are yours."),
-    ] = False,
-    publish_limited: Annotated[
-        bool, typer.Option("--publish_limited", help="Also with --limit: files and table, but not the card's index.")
-    ] = False,
+    private: Annotated[bool, typer.Option("--private", help="A new repository of that name is private.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON in place of the table.")] = False,
 ) -> None:
     """Evaluate a model on benchmarks by lmms-eval: average@4, with standard errors and the paper's rows beside.
@@ -103,45 +87,37 @@ def evaluate(
     from tqdm import tqdm
 
     from trl_vade.evaluation.judge import Judge
-    from trl_vade.evaluation.lmms.tasks import default_rows
+    from trl_vade.evaluation.publish import publish_results
     from trl_vade.evaluation.run import evaluate as run_evaluation
-    from trl_vade.evaluation.settings import (
-        Evaluation,
-        Generation,
-        check,
-        check_publication,
-        given_text,
-        instruction_text,
-    )
-    from trl_vade.hub.uploading import HubTarget
+    from trl_vade.evaluation.settings import Evaluation, Generation, check, instruction_text
+    from trl_vade.hub.uploading import HubTarget, ensure_repo
 
     if (judge_url is None) != (judge_model is None):
         raise typer.BadParameter("--judge_url and --judge_model go together.")
-    names = list_of(tasks)
-    rows = {name: Path(value) for name, value in _pairs("--data", data or [])}
+    if push_to_hub and limit:
+        raise typer.BadParameter("--push_to_hub: results with --limit are no scores of a benchmark to publish.")
     evaluation = Evaluation(
         model=model,
         output=output_path,
-        tasks=names,
+        tasks=list_of(tasks),
         seeds=[_number("--seeds", seed) for seed in list_of(seeds)],
         limit=limit,
         backend=backend,
         server_url=server_url,
         revision=revision,
-        judge=Judge.of(judge_url, judge_model) if judge_url and judge_model else None,
-        judge_delay=judge_delay,
+        judge=Judge(judge_url, judge_model) if judge_url and judge_model else None,
         generation=Generation(temperature, top_p, top_k, max_new_tokens, repetition_penalty),
         batch_size={"transformers": 8, "vllm": 256, "server": 32}[backend] if batch_size is None else batch_size,
-        device=device,
         instruction=instruction_text(instruction),
-        system_prompt=given_text("--system_prompt", system_prompt),
-        data=default_rows([name for name in names if name not in rows]) | rows,
-        model_args={name: _value(value) for name, value in _pairs("--model_args", list_of(model_args))},
+        system_prompt=system_prompt,
+        data={name: Path(folder) for name, folder in _pairs("--data", data or [])},
+        model_args={name: yaml.safe_load(value) for name, value in _pairs("--model_args", list_of(model_args))},
         command=shlex.join(["trl-vade", "evaluate", *sys.argv[2:]]),
     )
     benchmarks = check(evaluation)
+    target = HubTarget(push_to_hub or "", "model", hub_revision, private or None)
     if push_to_hub:
-        check_publication(evaluation, HubTarget(push_to_hub, "model", hub_revision, private), publish_limited)
+        ensure_repo(target)  # a login that may not write is refused now
     if model == "testbed" and backend != "server" and not Path(model).exists():
         from trl_vade.testbed import load_testbed_model
 
@@ -163,19 +139,8 @@ def evaluate(
             raise
     typer.echo((output_path / ("results.json" if as_json else "results.md")).read_text(encoding="utf-8"))
     if push_to_hub:
-        from trl_vade.evaluation.publishing.publish import publish_results
-
         folder = None if results["model"]["revision"] or backend == "server" else Path(evaluation.model)
-        url = publish_results(
-            output_path,
-            push_to_hub,
-            model_folder=folder,
-            revision=hub_revision,
-            private=private,
-            allow_limited=publish_limited,
-            publish_samples=publish_samples,
-        )
-        typer.echo(f"Published: {url}", err=as_json)
+        typer.echo(f"Published: {publish_results(output_path, target, folder)}", err=as_json)
 
 
 def list_of(text: str) -> list[str]:
@@ -195,15 +160,3 @@ def _number(option: str, text: str) -> int:
         return int(text)
     except ValueError as error:
         raise typer.BadParameter(f"{option} {text}: not a whole number.") from error
-
-
-def _value(text: str) -> int | float | bool | str:
-    """Read a value as lmms-eval does on its own command line."""
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text

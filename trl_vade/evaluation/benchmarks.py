@@ -24,7 +24,6 @@ class Benchmark:
     dataset: str | None = None  # Hub id of the questions; None if the user must give them (`--data name=folder`)
     config: str | None = None  # configuration of that data set; None is the default one
     split: str = "test"  # split of that data set
-    column: str = "answer"  # the column that lmms-eval needs; a folder given by `--data` must have it
 
     @property
     def task(self) -> str:

@@ -3,9 +3,8 @@
 import os
 import random
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,11 @@ from accelerate.logging import get_logger
 from accelerate.utils import DistributedType
 from transformers import Trainer, TrainerCallback
 
-from trl_vade.checks import check_whole_number
-from trl_vade.errors import ConfigurationError, EvaluationError
+from trl_vade.errors import ConfigurationError
 from trl_vade.trainer.checkpoint.preemption import LastCheckpoint
 
-from .benchmarks import Benchmark, find_benchmarks
-from .lmms.tasks import default_rows
-from .settings import Evaluation, Generation, check, given_text, instruction_text
+from .benchmarks import BENCHMARKS, find_benchmarks
+from .settings import Evaluation, Generation, check, instruction_text
 
 logger = get_logger(__name__)
 
@@ -43,22 +40,17 @@ class VADEEvalCallback(TrainerCallback):
         trainer: the trainer that the callback is added to.
         tasks: names of `benchmarks.BENCHMARKS`, without those that need a judge: a dead judge would stop the training.
         every_steps: optimiser steps between two evaluations.
-        **options: `limit`, `data`, `generation`, `batch_size`, `seed`, `instruction` and `system_prompt`; see
-            `planned`.
-
-    Raises:
-        ConfigurationError: the evaluation cannot work.
+        **options: see `planned`.
     """
 
     def __init__(self, trainer: Any, tasks: Sequence[str], *, every_steps: int, **options: Any):
         self.evaluation = planned(trainer.args, tasks, every_steps=every_steps, **options)
         self.trainer, self.every_steps = trainer, every_steps
-        self.benchmarks = find_benchmarks(self.evaluation.tasks)
-        distribution = trainer.accelerator.state.distributed_type
-        plugin = trainer.accelerator.state.deepspeed_plugin
-        if distribution == DistributedType.FSDP or (plugin and plugin.zero_stage == 3):
+        self.benchmarks = find_benchmarks(tasks)
+        state = trainer.accelerator.state
+        if state.distributed_type == DistributedType.FSDP or getattr(state.deepspeed_plugin, "zero_stage", 0) == 3:
             raise ConfigurationError(
-                f"VADEEvalCallback needs whole weights on each process, but they are sharded ({distribution}). "
+                f"VADEEvalCallback needs whole weights on each process, but {state.distributed_type} shards them. "
                 "Evaluate the checkpoints with `trl-vade evaluate`."
             )
 
@@ -74,8 +66,7 @@ class VADEEvalCallback(TrainerCallback):
             callback.on_step_end(args, state, control)
 
     def _last_checkpoints(self) -> list[LastCheckpoint]:
-        callbacks = self.trainer.callback_handler.callbacks
-        return [callback for callback in callbacks if isinstance(callback, LastCheckpoint)]
+        return [one for one in self.trainer.callback_handler.callbacks if isinstance(one, LastCheckpoint)]
 
     def _told_to_stop(self) -> bool:
         return any(callback.asked for callback in self._last_checkpoints())
@@ -84,11 +75,6 @@ class VADEEvalCallback(TrainerCallback):
         try:
             scores = self.evaluate()
         except Exception as error:  # no error of an evaluation may end the training
-            if self._told_to_stop():
-                logger.warning(
-                    f"The evaluation at step {step} was stopped, because a signal asked this process to stop."
-                )
-                return
             attempts = getattr(error, "last_attempt", None)  # lmms-eval tries several times to make a task
             cause = (attempts and attempts.exception()) or error
             logger.error(f"The evaluation at step {step} failed: {type(cause).__name__}: {cause}")
@@ -105,12 +91,11 @@ class VADEEvalCallback(TrainerCallback):
         The state of the training is restored, also after an error.
         """
         with unchanged_process(), undisturbed(self.trainer.model):
-            from .in_training import Policy, TrainedPolicy, run_tasks
+            from .in_training import Policy, run_tasks
 
-            trained = TrainedPolicy(**{part.name: getattr(self.trainer, part.name) for part in fields(TrainedPolicy)})
-            policy = Policy(trained, self.evaluation.batch_size, stop=self._told_to_stop)
-            results = run_tasks(policy, self.evaluation, self.benchmarks)
-        return {benchmark.name: _score(benchmark, results) for benchmark in self.benchmarks}
+            policy = Policy(self.trainer, self.evaluation.batch_size, self._told_to_stop)
+            found = run_tasks(policy, self.evaluation, self.benchmarks)["results"]
+        return {one.name: 100.0 * found[one.task][one.key] for one in self.benchmarks}
 
 
 @contextmanager
@@ -139,9 +124,8 @@ def undisturbed(model: torch.nn.Module) -> Iterator[None]:
     """Restore, after the block, the generators of Python, numpy and torch, and the mode of each module."""
     python, numpy_state = random.getstate(), np.random.get_state()
     modes = {module: module.training for module in model.modules()}
-    devices = range(torch.cuda.device_count()) if torch.cuda.is_available() else ()
     try:
-        with torch.random.fork_rng(devices=list(devices)):
+        with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
             model.eval()
             yield
     finally:
@@ -157,12 +141,10 @@ def planned(
     *,
     every_steps: int,
     limit: int | None = 64,
-    data: Mapping[str, Path] | None = None,
-    generation: Generation | None = None,
-    batch_size: int = 8,
     seed: int = 0,
+    generation: Generation | None = None,
     instruction: str | None = None,
-    system_prompt: str | None = None,
+    **options: Any,
 ) -> Evaluation:
     """Return the checked evaluation of a `VADEEvalCallback`, without loading a model.
 
@@ -171,43 +153,18 @@ def planned(
         tasks: see `VADEEvalCallback`.
         every_steps: see `VADEEvalCallback`.
         limit: number of questions of each benchmark, from the first.
-        data: by benchmark, a folder with its rows, instead of the Hub; `mixture` needs one.
-        generation: the decoding of answers; None is greedy, with the trainer's `max_completion_length` and
-            `repetition_penalty`.
-        batch_size: questions at a time.
         seed: the seed of sampled answers, the same in each evaluation.
+        generation: the decoding; None is greedy, with the trainer's `max_completion_length` and `repetition_penalty`.
         instruction: a text added to every question; "mixture" is that of the training mixture.
-        system_prompt: a system prompt before every question.
-
-    Raises:
-        ConfigurationError: the evaluation cannot work.
+        **options: `data`, `batch_size` and `system_prompt` of `Evaluation`.
     """
-    advice = "Give the optimiser steps between two evaluations."
-    check_whole_number("every_steps", every_steps, minimum=1, advice=advice)
-    decoding = {"max_new_tokens": args.max_completion_length, "repetition_penalty": args.repetition_penalty}
-    evaluation = Evaluation(
-        model="",
-        output=Path(args.output_dir),
-        tasks=list(tasks),
-        seeds=[seed],
-        limit=limit,
-        generation=generation or Generation(temperature=0.0, **decoding),
-        batch_size=batch_size,
-        data=default_rows([task for task in tasks if task not in (data or {})]) | dict(data or {}),
-        instruction=instruction_text(instruction, "instruction"),
-        system_prompt=given_text("system_prompt", system_prompt),
-    )
-    benchmarks = check(evaluation, judged=False)
-    if judged := [one.name for one in benchmarks if one.judged]:
+    if judged := [name for name in tasks if name in BENCHMARKS and BENCHMARKS[name].judged]:
         raise ConfigurationError(
             f"VADEEvalCallback with {', '.join(judged)}: a judge scores these answers. If it hangs, the training "
             "would wait. Evaluate the checkpoints with `trl-vade evaluate`."
         )
+    greedy = Generation(0.0, max_new_tokens=args.max_completion_length, repetition_penalty=args.repetition_penalty)
+    chosen = {"generation": generation or greedy, "limit": limit, "instruction": instruction_text(instruction)}
+    evaluation = Evaluation("", Path(args.output_dir), tasks, seeds=[seed], **chosen, **options)
+    check(evaluation)
     return evaluation
-
-
-def _score(benchmark: Benchmark, results: Mapping[str, Any]) -> float:
-    value = results["results"].get(benchmark.task, {}).get(benchmark.key)
-    if not isinstance(value, int | float) or value != value:
-        raise EvaluationError(f"lmms-eval scored nothing: {benchmark.key} of {benchmark.task} is {value!r}.")
-    return 100.0 * value

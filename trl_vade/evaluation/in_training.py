@@ -2,25 +2,22 @@
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from accelerate import Accelerator
 from lmms_eval.api.model import lmms
 from lmms_eval.evaluator import evaluate
 from lmms_eval.tasks import TaskManager, get_task_dict
 from transformers import GenerationConfig
-from trl import GRPOConfig
 from trl.models import unwrap_model_for_generation
 
 from trl_vade.errors import EvaluationError
 
 from .benchmarks import Benchmark
-from .lmms.runner import correct
-from .lmms.tasks import task_folder
+from .corrections import correct
 from .settings import Evaluation
+from .tasks import task_folder
 
 
 def run_tasks(model: Any, evaluation: Evaluation, benchmarks: Sequence[Benchmark]) -> dict[str, Any]:
@@ -34,7 +31,7 @@ def run_tasks(model: Any, evaluation: Evaluation, benchmarks: Sequence[Benchmark
     random.seed(seed)
     np.random.seed(seed)
     torch.manual_seed(seed)
-    with task_folder(benchmarks, evaluation.data, asked_to_think=bool(evaluation.instruction)) as folder:
+    with task_folder(evaluation, benchmarks) as folder:
         names = [benchmark.task for benchmark in benchmarks]
         tasks = get_task_dict(names, TaskManager("ERROR", include_path=str(folder)), "chat")
         for benchmark in benchmarks:
@@ -49,51 +46,34 @@ class Interrupted(Exception):
     """An evaluation that was stopped between two batches, because the training must stop."""
 
 
-@dataclass(frozen=True)
-class TrainedPolicy:
-    """The parts of a GRPOTrainer (TRL 1.16) that generate answers, by their names; the weights are not sharded."""
-
-    model_wrapped: Any
-    accelerator: Accelerator
-    processing_class: Any
-    args: GRPOConfig
-    chat_template: str | None
-    chat_template_kwargs: dict[str, Any]
-    eos_token_ids: list[int]
-
-
 class Policy(lmms):
-    """Model of lmms-eval 0.7.3 that generates with the trainer's policy, made for one evaluation.
+    """Model of lmms-eval 0.7.3 that generates with the policy of a GRPOTrainer (TRL 1.16), for one evaluation.
 
-    `stop` is called before each batch; True ends the evaluation with `Interrupted`.
+    `stop` is called before each batch; True ends the evaluation with `Interrupted`. The weights must not be sharded.
     """
 
     is_simple = False  # it takes messages
 
-    def __init__(self, trained: TrainedPolicy, batch_size: int, stop: Callable[[], bool] = lambda: False):
+    def __init__(self, trainer: Any, batch_size: int, stop: Callable[[], bool]):
         super().__init__()
-        self.trained, self.batch_size, self.stop = trained, batch_size, stop
-        self.accelerator = trained.accelerator  # lmms-eval would make another
-        self.device = trained.accelerator.device
+        self.trainer, self.batch_size, self.stop = trainer, batch_size, stop
+        self.accelerator = trainer.accelerator  # lmms-eval would make another
+        self.device = trainer.accelerator.device
         self._rank, self._world_size = 0, 1
 
     def clean(self) -> None:
         """Do nothing. The parent's method would delete the model's weights."""
 
     def loglikelihood(self, requests: Sequence[Any]) -> list[tuple[float, bool]]:
-        """Raise, because no benchmark here needs it."""
-        raise NotImplementedError("Tasks that compare likelihoods are not for a policy that generates.")
+        """Raise: no benchmark here needs it."""
+        raise NotImplementedError
 
     def generate_until(self, requests: Sequence[Any]) -> list[str]:
         """Generate the answers to the requests, in their order."""
-        trained, answers, failure = self.trained, [], None
-        kwargs = trained.args.gradient_checkpointing_kwargs
-        with (
-            unwrap_model_for_generation(
-                trained.model_wrapped, self.accelerator, gradient_checkpointing_kwargs=kwargs
-            ) as model,
-            torch.no_grad(),
-        ):
+        answers, failure = [], None
+        kwargs = {"gradient_checkpointing_kwargs": self.trainer.args.gradient_checkpointing_kwargs}
+        unwrapped = unwrap_model_for_generation(self.trainer.model_wrapped, self.accelerator, **kwargs)
+        with unwrapped as model, torch.no_grad():
             try:
                 for start in range(0, len(requests), self.batch_size):
                     if self.stop():
@@ -107,29 +87,29 @@ class Policy(lmms):
         return answers
 
     def generate_until_multi_round(self, requests: Sequence[Any]) -> list[str]:
-        """Raise, because no benchmark here needs it."""
-        raise NotImplementedError("Tasks of several rounds are not for a policy that answers once.")
+        """Raise: no benchmark here needs it."""
+        raise NotImplementedError
 
     def _answers(self, model: Any, requests: Sequence[tuple[Any, ...]]) -> list[str]:
-        processor, settings = self.trained.processing_class, requests[0][2]  # one task's settings are the same
+        processor, settings = self.trainer.processing_class, requests[0][2]  # one task's settings are the same
         sees = hasattr(processor, "image_processor")
         rows = [(ask, self.task_dict[task][split][row]) for _, ask, _, row, task, split in requests]
         padding = {"padding": True, "padding_side": "left", "return_tensors": "pt"}
         inputs = processor.apply_chat_template(
             [as_conversation(ask(row), sees) for ask, row in rows],
-            chat_template=self.trained.chat_template,
+            chat_template=self.trainer.chat_template,
             add_generation_prompt=True,
             tokenize=True,
             return_dict=True,
             **({"processor_kwargs": padding} if sees else padding),
-            **self.trained.chat_template_kwargs,
+            **self.trainer.chat_template_kwargs,
         ).to(self.device)
         output = model.generate(**inputs, generation_config=self._generation(model, settings))
         completions = output[:, inputs["input_ids"].shape[1] :]
         return processor.batch_decode(completions, skip_special_tokens=True)
 
     def _generation(self, model: Any, settings: dict[str, Any]) -> GenerationConfig:
-        tokenizer = getattr(self.trained.processing_class, "tokenizer", self.trained.processing_class)
+        tokenizer = getattr(self.trainer.processing_class, "tokenizer", self.trainer.processing_class)
         image_token = getattr(model.config, "image_token_id", None)
         sampling = {name: settings[name] for name in ("temperature", "top_p", "top_k")}
         return GenerationConfig(
@@ -137,10 +117,10 @@ class Policy(lmms):
             **(sampling | {"do_sample": True} if settings["temperature"] > 0 else {"do_sample": False}),
             # None would be replaced by the model's generation_config, which training ignores, too.
             repetition_penalty=settings["repetition_penalty"],
-            min_p=self.trained.args.min_p,
+            min_p=self.trainer.args.min_p,
             pad_token_id=tokenizer.pad_token_id,
             bos_token_id=tokenizer.bos_token_id,
-            eos_token_id=self.trained.eos_token_ids,
+            eos_token_id=self.trainer.eos_token_ids,
             suppress_tokens=None if image_token is None else [image_token],  # as TRL 1.16 does
             disable_compile=True,
         )

@@ -2,7 +2,7 @@
 
 It runs on a server with OpenAI's interface (in the paper Qwen2.5-72B-Instruct on vLLM). If the judge is dead,
 lmms-eval scores 0 and exits with 0. It also takes every text that contains "1" for "right". So the judge is probed
-before the first run (`Judge.probe`), and watched inside lmms-eval's process (`judge_guard.JudgeGuard`).
+before the first run and after each judged one (`Judge.probe`), and watched inside lmms-eval's process (`judge_guard`).
 """
 
 import os
@@ -10,19 +10,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
-from trl_vade.errors import ConfigurationError, JudgeError, abbreviated
+from trl_vade.errors import ConfigurationError, EvaluationError, JudgeError, abbreviated
 
-from .servers import is_loopback, most_tokens, no_proxy_variables, openai_address, server_key, without_key
-
-try:
-    import httpx2 as httpx  # of huggingface_hub 2; huggingface_hub 1 has httpx, with the same interface
-except ModuleNotFoundError:
-    import httpx  # type: ignore[no-redef]
-
-
-KEY = "JUDGE_API_KEY"
-TIMEOUT = httpx.Timeout(30.0, connect=5.0)  # seconds for an answer and for a connection
+KEY = "JUDGE_API_KEY"  # the environment variable with the key of its server
+TIMEOUT = 30.0  # seconds for an answer to the probe
 SERVE = (
     "Serve a judge, for example with `vllm serve Qwen/Qwen2.5-72B-Instruct --tensor-parallel-size 4 --port 8000`, and "
     "give --judge_url http://HOST:8000/v1 and --judge_model Qwen/Qwen2.5-72B-Instruct."
@@ -34,150 +27,101 @@ _GRADE = (
     "where it does not. Say nothing but 1 or 0.\n\nQuestion:\nWhat is 48 divided by 4?\n\nReference answer:\n12\n\n"
     "Prediction:\n{prediction}\n\nYour verdict, 1 or 0:"
 )
-
 RIGHT = _GRADE.format(prediction="48 / 4 = 12, so the answer is 12.")  # the control question, of `judge_guard` too
-
-_WRONG = _GRADE.format(prediction="48 / 4 = 13, so the answer is 13.")
 _EXTRACT = (
     "Take the final answer out of the response, and write nothing but this answer, as in the example.\n\n"
     "Question: How many sides has a hexagon?\n\nResponse: A hexagon is a polygon of six sides, so there are 6 sides."
     "\n\nExtracted answer: 6\n\nQuestion: What is the area of a square with sides of 9?\n\nResponse: The area of a "
     "square is the square of its side. With 9 this makes 9 * 9, so the area is 81.\n\nExtracted answer: "
 )
+_QUESTIONS = (
+    ("the verdict on a right answer", RIGHT, lambda text: verdict(text) == 1),
+    (
+        "the verdict on a wrong answer",
+        RIGHT.replace("12, so the answer is 12", "13, so the answer is 13"),
+        lambda text: verdict(text) == 0,
+    ),
+    # More than "81" is accepted: lmms-eval's own question has five examples of the form, this one has one.
+    ("the answer in a response, which is 81", _EXTRACT, re.compile(r"(?<![\d.])81(?!\d|\.\d)").search),
+)
 
 
 @dataclass(frozen=True)
 class Judge:
-    """A judge and its server, made by `Judge.of`. Its key is read from the environment variable JUDGE_API_KEY."""
+    """A judge and its server. Its key is read from the environment variable JUDGE_API_KEY."""
 
     url: str  # address of the interface, without routes: "http://127.0.0.1:8000/v1"
     model: str  # the name of the model on the server
 
-    @classmethod
-    def of(cls, url: str, model: str) -> "Judge":
-        """Return the judge at `url`. A missing "/v1" is added, "/chat/completions" and a slash at the end are removed.
-
-        See `check_address`; a `model` without a name is a `ConfigurationError`, too.
-        """
-        if not isinstance(model, str) or not model.strip():
+    def __post_init__(self) -> None:
+        if urlsplit(self.url).scheme not in ("http", "https") or "@" in self.url:  # a password, which files would hold
             raise ConfigurationError(
-                f"--judge_model is {abbreviated(model)}; it must be a model name that the judge's server lists. "
-                f"{SERVE}"
+                f"--judge_url must be an address such as http://HOST:8000/v1, without a password ({KEY} has the key)."
             )
-        return cls(openai_address("--judge_url", url, key=KEY, advice=SERVE), model.strip())
 
-    def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """Return the environment variables that lmms-eval reads at import.
-
-        If the environment names a proxy and the judge runs on this machine, NO_PROXY is among the variables, because
-        OpenAI's client would use the proxy for 127.0.0.1, too.
-        """
+    def environment(self) -> dict[str, str]:
+        """Return the environment variables that lmms-eval reads at import."""
         variables = {"API_TYPE": "openai", "OPENAI_API_URL": self.url, "MODEL_VERSION": self.model}
-        return {**variables, "OPENAI_API_KEY": _key(environ), **no_proxy_variables(self.url, environ)}
+        return {**variables, "OPENAI_API_KEY": _key(KEY)}
 
     def probe(self) -> None:
-        """Check the judge with four requests: its name, a right answer, a wrong answer, and an extraction.
-
-        Raises:
-            JudgeError: the judge does not answer, or an answer is wrong.
-            ConfigurationError: the key holds characters that cannot be sent.
-        """
-        served = _names(self._ask("GET /models"))
-        if self.model not in served:
-            came = f"it serves only {self._server_text(', '.join(served))}" if served else "it names no model"
-            raise self._refusal("its models", came, "Give --judge_model as the server names it.")
-        for prompt, what, right in ((RIGHT, "a right", 1), (_WRONG, "a wrong", 0)):
-            asked = f"the verdict on {what} answer"
-            text = self._content(asked, self._ask("POST /chat/completions", self._payload(prompt, 1024)))
-            found = verdict(text)
-            if found != right:
-                fault = "which is neither 1 nor 0" if found is None else f"where {right} is right"
-                came = f"it said {self._server_text(text)}, {fault}"
-                raise self._refusal(asked, came, "Take a model that can judge this answer.")
-        asked = "the answer in a response, which is 81,"
-        text = self._content(asked, self._ask("POST /chat/completions", self._payload(_EXTRACT, 256)))
-        # More than "81" is accepted: lmms-eval's own question has five examples of the form, this one has one.
-        if not re.search(r"(?<![\d.])81(?!\d|\.\d)", text):
-            came = f"it said {self._server_text(text)}"
-            raise self._refusal(asked, came, "Take a model that can extract this answer.")
-
-    def _payload(self, prompt: str, tokens: int) -> dict[str, Any]:
-        """Return a request as lmms-eval makes it (providers/openai.py), also for OpenAI's reasoning models."""
-        payload = {
-            "model": self.model,
-            "messages": [{"role": "user", "content": prompt}],
-            **most_tokens(self.model, tokens),
-        }
-        return payload if "max_completion_tokens" in payload else payload | {"temperature": 0.0}
-
-    def _ask(self, route: str, payload: Any = None) -> Any:
-        """Send a request to the server and return its JSON."""
-        method, path = route.split(" ")
-        headers = {"Authorization": f"Bearer {_key(os.environ)}"}
+        """Check the judge: its name, two verdicts and an extraction. A fault is a `JudgeError`."""
         try:
-            # For a judge on this machine the environment, with its proxy, is ignored: 127.0.0.1 of the proxy is
-            # another machine, and many clusters do not set NO_PROXY.
-            with httpx.Client(headers=headers, timeout=TIMEOUT, trust_env=not is_loopback(self.url)) as client:
-                response = client.request(method, self.url + path, json=payload)
-        except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError, ImportError) as error:
-            # The last three: a wrong proxy or SSL_CERT_FILE in the environment.
-            came = f"no answer came ({type(error).__name__}: {self._server_text(str(error))})"
-            if isinstance(error, httpx.TimeoutException):
-                came = f"no answer came in time ({TIMEOUT.connect:g} s to connect, {TIMEOUT.read:g} s to answer)"
-            advice = "Check whether the server runs at this address, is still loading, or is overloaded."
-            raise self._refusal(route, came, advice) from error
-        if response.status_code != 200:
-            came = f"HTTP status {response.status_code} came with {self._server_text(response.text)}"
-            advice = _STATUS_ADVICE.get(response.status_code, "Look into the log of its server.")
-            raise self._refusal(route, came, advice)
-        try:
-            return response.json()
-        except ValueError as error:
-            came = f"the answer is not JSON: {self._server_text(response.text)}"
-            raise self._refusal(route, came, _NOT_OPENAI) from error
+            if self.model not in (served := served_models(self.url, KEY)):
+                raise JudgeError(f"the server has {', '.join(served) or 'no model'}")
+            for asked, prompt, is_right in _QUESTIONS:
+                text = self._answer(prompt)
+                if not is_right(text):
+                    raise JudgeError(f"asked for {asked}, it said {abbreviated(text)}")
+        except Exception as error:  # of many kinds: no server, no time, no JSON, no chat completion
+            raise JudgeError(
+                f"The judge {self.model} at {self.url} cannot be used: {told(error, KEY)}. lmms-eval itself would "
+                f"score 0. {SERVE}"
+            ) from error
 
-    def _content(self, asked: str, answer: Any) -> str:
-        """Return the text in a chat completion."""
-        try:
-            content = answer["choices"][0]["message"]["content"]
-        except (KeyError, IndexError, TypeError) as error:
-            came = f"the answer is not a chat completion: {self._server_text(str(answer))}"
-            raise self._refusal(asked, came, _NOT_OPENAI) from error
-        if not isinstance(content, str) or not content.strip():
-            advice = "A reasoning model may have used its tokens before the answer. Take a model that answers at once."
-            raise self._refusal(asked, "an empty answer came", advice)
-        return content
-
-    def _server_text(self, text: str) -> str:
-        """Return the server's text for a message, shortened and without the key."""
-        return abbreviated(without_key(text, KEY, os.environ))
-
-    def _refusal(self, asked: str, came: str, advice: str) -> JudgeError:
-        return JudgeError(
-            f"The judge {self.model} at {self.url} cannot be used. Asked for {asked}, {came}. This is an "
-            f"error, not a score; lmms-eval itself would score 0. {advice} {SERVE}"
-        )
+    def _answer(self, prompt: str) -> str:
+        # As lmms-eval does (providers/openai.py): OpenAI's reasoning models refuse a temperature.
+        greedy = {} if self.model.startswith(("gpt-5", "o1", "o3", "o4")) else {"temperature": 0.0}
+        messages = [{"role": "user", "content": prompt}]
+        answer = _client(self.url, KEY).chat.completions.create(model=self.model, messages=messages, **greedy)
+        return answer.choices[0].message.content or ""
 
 
-_STATUS_ADVICE = {
-    **dict.fromkeys((401, 403), f"Set the environment variable {KEY} to the server's key."),
-    404: "Most addresses end in /v1.",
-}
-_NOT_OPENAI = "The server does not have OpenAI's interface."
+_LOCAL = ("localhost", "127.0.0.1", "::1")  # through a proxy these are another machine
 
 
-def _key(environ: Mapping[str, str]) -> str:
-    return server_key(KEY, environ)
+def _client(url: str, key: str) -> Any:
+    from openai import DefaultHttpxClient, OpenAI
+
+    http = DefaultHttpxClient(trust_env=urlsplit(url).hostname not in _LOCAL)
+    return OpenAI(base_url=url, api_key=_key(key), timeout=TIMEOUT, max_retries=0, http_client=http)
 
 
-def _names(answer: Any) -> list[str]:
-    models = answer.get("data") if isinstance(answer, dict) else None
-    return [str(model.get("id")) for model in models if isinstance(model, dict)] if isinstance(models, list) else []
+def served_models(url: str, key: str) -> list[str]:
+    """Return the names of the models on a server, whose key is in the environment variable `key`."""
+    return [model.id for model in _client(url, key).models.list()]
+
+
+def told(error: Exception, key: str) -> str:
+    """Return an error in one line, without the key in the environment variable `key`, which a server may repeat."""
+    cause = f" ({error.__cause__})" if error.__cause__ else ""
+    text = str(error) if isinstance(error, EvaluationError) else f"{type(error).__name__}: {error}{cause}"
+    return " ".join(text.replace(_key(key), "***").split())[:300]
+
+
+def no_proxy(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return variables that keep lmms-eval's clients from using a proxy for this machine."""
+    hosts = ",".join([environ.get("no_proxy") or environ.get("NO_PROXY") or "", *_LOCAL]).lstrip(",")
+    return {"no_proxy": hosts, "NO_PROXY": hosts}
+
+
+def _key(variable: str) -> str:
+    return os.environ.get(variable, "").strip() or "EMPTY"  # OpenAI's client needs one, and vLLM accepts any
 
 
 # Characters around a verdict, and words before it.
 _AROUND = " \t\r\n*_`#>\"'[](){}$\u201c\u201d\u2018\u2019"
-_LEAD = re.compile(r"(?:(?:final|my|your) )?(?:score|answer|judge?ment|verdict|result)[*_`\s]*[:=]", re.IGNORECASE)
+_LEAD = re.compile(r"^(?:(?:final|my|your) )?(?:score|answer|judge?ment|verdict|result)[*_`\s]*[:=]", re.IGNORECASE)
 _VERDICTS = {"1": 1, "yes": 1, "correct": 1, "0": 0, "no": 0, "incorrect": 0}
 
 
@@ -188,36 +132,8 @@ def verdict(text: str) -> int | None:
     lead such as "Score:" are allowed. Two different verdicts count as none. lmms-eval 0.7.3 (llm_judge/utils.py) takes
     "12" and "The prediction 12 is wrong" for 1, because they contain "1".
     """
-    lines = [line for line in text.splitlines() if line.strip(_AROUND)]
-    found = {_word(line) for line in (lines[:1] + lines[-1:])} - {None}
+    lines = [line.strip(_AROUND) for line in text.splitlines() if line.strip(_AROUND)]
+    # A full stop only on the right: ".1" is not a verdict.
+    words = [_LEAD.sub("", line).strip(_AROUND).rstrip(_AROUND + ".").lower() for line in (lines[:1] + lines[-1:])]
+    found = {_VERDICTS[word] for word in words if word in _VERDICTS}
     return found.pop() if len(found) == 1 else None
-
-
-def _word(line: str) -> int | None:
-    line = line.strip(_AROUND)
-    lead = _LEAD.match(line)
-    line = line[lead.end() :].strip(_AROUND) if lead else line
-    # Only on the right: ".1" is not a verdict. A full stop may be inside the marks or after them.
-    return _VERDICTS.get(line.rstrip(_AROUND + ".").lower())
-
-
-_OF_ITSELF = re.compile(r"\b(?:i|i'm|we|me|my|sorry|service|server|request)\b")
-_ANSWER, _CUT = (
-    r"\b(?:answer|value|option|choice|conclusion)s?\b",
-    r"\b(?:cut off|truncated|incomplete|missing|unclear)\b",
-)
-_GIVE = r"(?:provid|contain|giv|includ|stat|specif|mention|ha[sv]|present|f[io]und?|offer|reach|determin|extract|show)"
-_NOT = r"\b(?:not|n't|cannot|never|without|fails? to)\b(?: \S+){0,3}"
-_NOT_GIVEN = re.compile(
-    rf"{_NOT} {_GIVE}.*{_ANSWER}|{_ANSWER}.*{_NOT} {_GIVE}|\bno\b(?: (?!the|this|that)\S+){{0,2}} {_ANSWER}"
-    rf"|{_CUT}.*{_ANSWER}|{_ANSWER}.*{_CUT}|^\W*(?:none|null|n/a)\W*$"
-)
-
-
-def names_no_answer(text: str) -> bool:
-    """Return whether a judge says, instead of an extracted answer, that the response has none.
-
-    A response that was cut has none, so this is an honest judge. A judge that speaks of itself is none.
-    """
-    text = text.lower().replace("\u2019", "'").replace("n't", " n't")
-    return bool(_NOT_GIVEN.search(text)) and not _OF_ITSELF.search(text)

@@ -12,16 +12,14 @@ import threading
 import time
 from typing import Any
 
-from trl_vade.errors import JudgeError, abbreviated
+from trl_vade.errors import JudgeError
 
-from ..judge import RIGHT, SERVE, verdict
+from .judge import RIGHT, SERVE, told, verdict
 
 JUDGE_EXIT = 42  # the exit status of a process whose `JudgeGuard` found the judge dead
 TIMEOUT = 60.0  # Seconds for an attempt. lmms-eval sets 60, too, but its provider ignores it.
-
-# HTTP statuses after which a retry cannot help.
-_FINAL = (400, 401, 403, 404, 413, 422)
-_QUESTION = (400, 413, 422)  # may concern one question only, such as a response too long for the judge
+_QUESTION = (400, 413, 422)  # HTTP statuses that may concern one question only, such as a response that is too long
+_FINAL = (401, 403, 404, *_QUESTION)  # and those after which a retry cannot help
 
 
 def end_process(message: str) -> None:
@@ -29,46 +27,33 @@ def end_process(message: str) -> None:
 
     An exception cannot do this: lmms-eval catches all exceptions and scores 0.
     """
-    try:
-        print(f"\ntrl_vade: {' '.join(message.split())}", file=sys.stderr, flush=True)
-    finally:
-        os._exit(JUDGE_EXIT)
+    print(f"\ntrl_vade: {' '.join(message.split())}", file=sys.stderr, flush=True)
+    os._exit(JUDGE_EXIT)
 
 
 class JudgeGuard:
     """Guard of lmms-eval's calls of the judge, from all threads of its process.
 
-    A failed call is repeated as often as in lmms-eval 0.7.3, 5 times in each of the three tasks, but with other
-    pauses. MathVista does not pause, so a server that restarts would end everything. OpenAI's client (timeout 600 s,
-    two retries of its own) may hang for hours. Here a server that refuses all calls counts as dead after 40 s, and a
-    server that hangs after two minutes.
-
-    `delay` is the seconds between two attempts. After `patience` seconds only the second attempt still starts.
+    A failed call is repeated as often as in lmms-eval 0.7.3, 5 times in each of the three tasks, but with `delay`
+    seconds between. MathVista does not pause, so a server that restarts would end everything. OpenAI's client (timeout
+    600 s, two retries of its own) may hang for hours. Here a server that refuses all calls counts as dead after 40 s,
+    and one that hangs after two minutes: after `patience` seconds only the second attempt still starts.
     """
 
     def __init__(self, *, delay: float = 10.0, patience: float = 60.0) -> None:
         self._delay, self._patience = delay, patience
-        self._lock = threading.Lock()
-        self.reset()
-
-    def reset(self) -> None:
-        """Reset all counts."""
-        with self._lock:
-            self._calls, self._dead = 0, False
-            self._unreadable: dict[Any, str] = {}  # the judge's answers, in their order
+        self._lock, self._calls, self._dead = threading.Lock(), 0, False
+        self._unreadable: dict[Any, str] = {}  # the judge's answers, in their order
 
     def report(self) -> dict[str, Any]:
         """Return the number of `calls`, of `unreadable` answers, and an `example` of these.
 
-        A call may take several attempts. Unreadable are answers without a verdict, which count as wrong, empty
-        answers, and questions that the judge refuses. MathVista repeats the latter two; a question counts once.
+        Unreadable are answers without a verdict, which count as wrong, empty answers, and questions that the judge
+        refuses. MathVista repeats the latter two; a question counts once.
         """
         with self._lock:
-            return {
-                "calls": self._calls,
-                "unreadable": len(self._unreadable),
-                "example": next(iter(self._unreadable.values()), None),
-            }
+            example = next(iter(self._unreadable.values()), None)
+            return {"calls": self._calls, "unreadable": len(self._unreadable), "example": example}
 
     def install(self) -> None:
         """Wrap lmms-eval's provider, in place of an earlier guard.
@@ -110,7 +95,7 @@ class JudgeGuard:
                 return response
             reason = "an empty answer"
         except Exception as error:
-            failure, reason = error, _without_key(error, provider.api_key)
+            failure, reason = error, told(error, "OPENAI_API_KEY")
         # A single question, with an empty or endless response, must not end a run of hours.
         if (failure is None or _status(failure) in _QUESTION) and self._lives(ask, provider, request):
             # MathVista's requests have no question and prediction. It repeats the message, or its end.
@@ -129,9 +114,8 @@ class JudgeGuard:
         """Return the answer, after several attempts if needed, or raise the last error."""
         config = request.config or provider.config
         once = dataclasses.replace(request, config=dataclasses.replace(config, num_retries=1))
-        client = getattr(provider, "client", None)  # None without the package openai
-        if client and (client.max_retries, client.timeout) != (0, TIMEOUT):
-            provider.client = client.with_options(timeout=TIMEOUT, max_retries=0)
+        if (provider.client.max_retries, provider.client.timeout) != (0, TIMEOUT):
+            provider.client = provider.client.with_options(timeout=TIMEOUT, max_retries=0)
         began = time.monotonic()
         for attempt in range(1, config.num_retries):
             try:
@@ -156,11 +140,4 @@ class JudgeGuard:
 
 
 def _status(error: Exception) -> int | None:
-    """Return the HTTP status of an error of openai, or of requests, which the provider uses without openai."""
-    return getattr(error, "status_code", None) or getattr(getattr(error, "response", None), "status_code", None)
-
-
-def _without_key(error: Exception, key: str) -> str:
-    cause = f" ({error.__cause__})" if error.__cause__ else ""
-    text = f"{type(error).__name__}: {error}{cause}"
-    return abbreviated(text if key in ("", "EMPTY") else text.replace(key, "***"))
+    return getattr(error, "status_code", None)  # an error of OpenAI's client

@@ -8,6 +8,7 @@ imported only when a task scores, because YAML files load this module.
 """
 
 import importlib
+import re
 from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import Any
@@ -15,8 +16,6 @@ from typing import Any
 from trl_vade.rewards.answers import tagged_answer
 from trl_vade.rewards.functions import accuracy_reward, format_reward
 from trl_vade.testbed.rewards import exact_answer_reward
-
-from ..judge import names_no_answer
 
 Row = dict[str, Any]
 
@@ -41,7 +40,7 @@ _mathvista = _by_lmms_eval("mathvista", "mathvista_process_results")
 
 
 def mathvision_rules(row: Row, results: Sequence[str]) -> Row:
-    """Score MathVision by lmms-eval's rules, which take values from `arithmetic`."""
+    """Score MathVision by lmms-eval's rules, which take values from `corrections.value`."""
     scores = _mathvision_rules(row, results)["mathvision_standard_eval"]["scores"]
     return {"mathvision_standard_eval": float(scores[0])}
 
@@ -54,12 +53,29 @@ def mathvista(row: Row, results: Sequence[str]) -> Row:
     """
     if row["answer_type"] == "float":  # for others it may be None or NaN
         row = {**row, "precision": int(row["precision"])}
-    scored, choices = _mathvista(row, results)["llm_as_judge_eval"], list(row["choices"] or ())
-    extraction = str(scored["extraction"] or "").strip()
-    # lmms-eval 0.7.3 takes the nearest choice by edit distance, which may be right.
-    among = extraction.lower() in map(str.lower, choices)
-    found = among or bool(extraction and not names_no_answer(extraction))
-    return {"llm_as_judge_eval": float(found and scored["true_false"]), "extraction": extraction, "choices": choices}
+    scored = _mathvista(row, results)["llm_as_judge_eval"]
+    extraction = _plain(str(scored["extraction"] or ""))
+    texts = [_plain(results[0]), *(_plain(str(choice)) for choice in row["choices"] or ())]
+    foreign = len(_WORD.findall(extraction)) > LONGEST and not any(extraction in text for text in texts)
+    none = bool(_NONE.fullmatch(extraction)) or (foreign and bool(_ABSENT.match(extraction)))
+    # lmms-eval 0.7.3 takes the nearest choice by edit distance, also to "None", and it may be right.
+    found = extraction in texts[1:] or not none
+    unreadable = scored["extraction"] if foreign and not none else ""
+    return {"llm_as_judge_eval": float(found and scored["true_false"]), "unreadable": unreadable}
+
+
+LONGEST = 3  # words of an extracted answer that may be missing in the response: "12", "B", "3/11 of it"
+# A judge that finds no answer, as in a response that was cut, and says so.
+_NONE = re.compile("|none|null|n a|no( final)? answer.*")
+_ABSENT = re.compile(
+    r"(?=.*\b(no|not|t|cannot|never|without|cut|incomplete|missing)\b)(?=.*\b(answer|value|conclusion|option|choice))"
+)
+_WORD = re.compile(r"[^\W\d_]{2,}")
+
+
+def _plain(text: str) -> str:
+    words = re.sub(r"[^\w.+-]+", " ", text.lower()).split()
+    return " ".join(filter(None, (word.rstrip(".") for word in words)))
 
 
 def _answers(results: Sequence[str]) -> list[str]:

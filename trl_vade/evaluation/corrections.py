@@ -1,0 +1,153 @@
+"""Corrections of lmms-eval 0.7.3 inside its process, each one a function with its fault."""
+
+import functools
+import os
+import re
+import sys
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from trl_vade.errors import EvaluationError
+from trl_vade.rewards.arithmetic import value_of
+
+
+def correct(instruction: str | None = None, system_prompt: str | None = None) -> None:
+    """Correct lmms-eval 0.7.3 in this process. A second call changes only the two texts.
+
+    Args:
+        instruction: text to add to every question, after a blank line. Rows in the trainer's form have their own.
+        system_prompt: system prompt before every question that has none of its own.
+    """
+    close_eval()
+    from lmms_eval import tasks
+    from lmms_eval.api.task import ConfigurableMessagesTask
+
+    if not hasattr(ConfigurableMessagesTask.doc_to_messages, "__wrapped__"):
+        tasks.TaskManager.__init__ = _without_built_in(tasks.TaskManager.__init__)
+        ConfigurableMessagesTask.doc_to_messages = _with_texts(ConfigurableMessagesTask.doc_to_messages)
+    ConfigurableMessagesTask.vade_texts = (instruction, system_prompt)
+
+
+def _without_built_in(initialise: Any) -> Any:
+    """Wrap `TaskManager.__init__`: with a folder it looks only there. Our files include lmms-eval's by path.
+
+    Each command indexes about a thousand task files, which takes three seconds.
+    """
+
+    @functools.wraps(initialise)
+    def light(self: Any, *args: Any, include_path: Any = None, **named: Any) -> None:
+        initialise(self, *args, include_path=include_path, include_defaults=include_path is None, **named)
+
+    return light
+
+
+def _with_texts(doc_to_messages: Any) -> Any:
+    """Wrap `doc_to_messages`: add the instruction and the system prompt to the messages.
+
+    A system prompt does not reach the model: those that take messages ignore their own
+    `system_prompt` (models/chat/qwen2_5_vl.py, vllm.py, openai.py).
+    """
+
+    @functools.wraps(doc_to_messages)
+    def with_texts(self: Any, row: dict[str, Any], **named: Any) -> Any:
+        instruction, system_prompt = self.vade_texts
+        messages = doc_to_messages(self, row, **named)
+        if instruction and not callable(self.config.doc_to_messages):  # rows in the trainer's form have it already
+            last = [part for part in messages[-1]["content"] if part["type"] == "text"][-1]
+            last["text"] = f"{last['text']}\n\n{instruction}"
+        if system_prompt and messages[0]["role"] != "system":
+            messages.insert(0, {"role": "system", "content": [{"type": "text", "text": system_prompt}]})
+        return messages
+
+    return with_texts
+
+
+def keep_one_model(name: str, arguments: Mapping[str, Any], repetition_penalty: float) -> None:
+    """Load a model now, and use it for every evaluation of this process.
+
+    lmms-eval loads one for each, and its `clean()` deletes the weights. Here the model is loaded before the first run
+    is seeded, so that no run depends on its place.
+    """
+    import torch
+    from lmms_eval import evaluator, models
+    from transformers import AutoImageProcessor
+
+    more = dict(arguments)
+    if name == "qwen2_5_vl":
+        # The default "auto" sends inputs to "cuda", which may not exist.
+        more["device"] = more["device_map"] = "cuda" if torch.cuda.is_available() else "cpu"
+        # Images have the bounds of the model's processor, as in training. lmms-eval's own (256 * 28 * 28 and 1605632,
+        # models/simple/qwen2_5_vl.py) enlarge small ones.
+        size = AutoImageProcessor.from_pretrained(more["pretrained"]).size
+        more = {"min_pixels": size["shortest_edge"], "max_pixels": size["longest_edge"]} | more
+        load_whole_models(repetition_penalty)
+    if name == "openai":  # the plan is a file, so it must not hold the key
+        more["api_key"] = os.environ.get("VADE_SERVER_API_KEY") or "EMPTY"
+    model = models.get_model(name)(**more)
+    model.clean = lambda: None
+
+    class One:
+        """Replacement for the model's class, of which lmms-eval makes an instance for each evaluation."""
+
+        create_from_arg_string = staticmethod(lambda *args: model)
+
+    evaluator.models.get_model = lambda *args, **named: One
+
+
+def load_whole_models(repetition_penalty: float = 1.0) -> None:
+    """Refuse checkpoints that lack weights, and ignore the settings of the model's `generation_config.json`.
+
+    transformers 5.23 only warns and takes random weights. The file's settings would apply with transformers alone,
+    such as Qwen2.5-VL's repetition penalty of 1.05. lmms-eval sends the given one to vLLM, but not to transformers.
+    """
+    from transformers import GenerationConfig, Qwen2_5_VLForConditionalGeneration
+
+    load = Qwen2_5_VLForConditionalGeneration.from_pretrained
+
+    def whole(name: str, **named: Any) -> Any:
+        model, report = load(name, output_loading_info=True, **named)
+        lacking = sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]]))
+        if lacking:
+            raise EvaluationError(
+                f"The weights of {name} lack {len(lacking)} tensors of the model, or have them in another shape "
+                f"(first: {lacking[0]}). Random ones would be evaluated. Save the model again with save_pretrained()."
+            )
+        ends = {key: getattr(model.generation_config, key) for key in ("bos_token_id", "eos_token_id", "pad_token_id")}
+        model.generation_config = GenerationConfig(**ends, repetition_penalty=repetition_penalty)
+        return model
+
+    Qwen2_5_VLForConditionalGeneration.from_pretrained = whole
+
+
+_IGNORED = re.compile(
+    r"\$|\\(?:left|right|boxed)(?![a-z])|\\[,! ]|\^(?:\\circ|\{\\circ\})|(?<=\d),(?=\d{3}(?!\d))|(?<=\d)\.(?!\d)"
+)
+_MIXED = re.compile(r"(?<![\d.}])(\d+)(\\frac\{[^{}]*\}\{[^{}]*\})")  # two and a half
+_UNKNOWN = re.compile(r"sqrt|√|pi|π")
+
+
+def close_eval() -> None:
+    """Let lmms-eval's rules for MathVision take values from `value`, a parser that executes nothing.
+
+    They pass `str(latex2sympy(answer))` to Python's `eval` (tasks/mathvision/eval_utils.py), so an answer can run
+    code, or never end. The functions that sympy writes, such as `sqrt`, are unknown to that `eval`, so only arithmetic
+    ever had a value there. Its latex2sympy2 cannot be imported beside math-verify 0.9.0.
+    """
+    sys.modules.setdefault("latex2sympy2", SimpleNamespace(latex2sympy=value))  # type: ignore[arg-type]
+    from lmms_eval.tasks.mathvision import eval_utils
+
+    eval_utils.latex2sympy, eval_utils.eval = value, float  # the name in the module hides the built-in one
+
+
+def value(latex: str) -> float:
+    r"""Return the value of numbers with + - * / ^ %, fractions and brackets; anything else is an ArithmeticError.
+
+    Degrees have the value of their number, and 2\frac{1}{2} is two and a half.
+    """
+    text = re.sub(r"\\[dt]frac(?![a-z])", r"\\frac", _IGNORED.sub("", latex))
+    text = re.sub(r"\\?%", "/100", _MIXED.sub(r"(\1+\2)", text))
+    found = None if _UNKNOWN.search(text) else value_of(text)
+    if found is None or not found[1]:
+        raise ArithmeticError(f"{latex!r} is not arithmetic")
+    return found[0]

@@ -1,1 +1,0 @@
-"""lmms-eval 0.7.3: its process, tasks, scoring and corrections."""

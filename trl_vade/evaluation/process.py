@@ -1,0 +1,117 @@
+"""lmms-eval in a process of its own, started without tokens, watched, and always ended."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from trl_vade.errors import EvaluationError, JudgeError
+
+from .judge import no_proxy
+from .judge_guard import JUDGE_EXIT
+
+# vLLM's engine starts each line with "(EngineCore_DP0 pid=7) ERROR 11-22 10:00:00 [core.py:1] ".
+_EXCEPTION = re.compile(r"(\(\w+ pid=\d+\) )?(ERROR \S+ \S+ \S+ )?[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)\b")
+LOG_CAUSES, LOG_LINES = 5, 15  # lines in an error message: with earlier exceptions, and the last ones
+PATIENCE = 10.0  # seconds for the process to end by itself, after its last run and after SIGTERM
+
+
+def run_plan(
+    plan: Mapping[str, Any], log: Path, finished: Callable[[int], None], environment: Mapping[str, str]
+) -> None:
+    """Run a plan of `runner` in a process, and return when all its runs are done.
+
+    Args:
+        plan: see `runner.main`, without `done`.
+        log: the file for the output of the process.
+        finished: called with the number of each finished run; an exception from it ends the process.
+        environment: variables for the process, added to those of this process without its tokens.
+
+    Raises:
+        JudgeError: the judge is dead.
+        EvaluationError: the process ended before its runs.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="vade-plan-") as folder, log.open("wb") as output:
+        plan_file = Path(folder, "plan.json")
+        plan_file.write_text(json.dumps({**plan, "done": folder}), encoding="utf-8")
+        command = [sys.executable, "-m", "trl_vade.evaluation.runner", str(plan_file)]
+        with subprocess.Popen(
+            command,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.PIPE,  # closes when this process dies, and then the other one ends
+            env=child_environment(os.environ) | dict(environment),
+            start_new_session=True,  # one group with its own children, such as vLLM's engine
+        ) as process:
+            try:
+                whole = _watch(process, Path(folder), len(plan["runs"]), finished)
+            finally:
+                _end(process)
+    if not whole:
+        raise _error(process.returncode, log)  # the code may be 0: lmms-eval exits with 0 after some errors
+
+
+_LEFT_OUT = re.compile(
+    r"HF_TOKEN|HUGGING_FACE_HUB_TOKEN|(LOCAL_|NODE_|GROUP_)?RANK|(LOCAL_)?WORLD_SIZE"
+    r"|(MASTER|TORCHELASTIC|ACCELERATE|LMMS)_.*"
+)
+
+
+def child_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment for lmms-eval 0.7.3, without the Hub's token and a distributed run.
+
+    lmms-eval prints HF_TOKEN. The Hub's login and `.env` files are disabled, too. Python does not import from the
+    working directory: a file `evaluate.py` there, as in scripts/, would replace the library of that name.
+    """
+    kept = {name: value for name, value in environment.items() if not _LEFT_OUT.fullmatch(name)}
+    no_login = {"HF_HUB_DISABLE_IMPLICIT_TOKEN": "1", "HF_TOKEN_PATH": os.devnull, "PYTHON_DOTENV_DISABLED": "1"}
+    return kept | no_login | no_proxy(environment) | {"PYTHONSAFEPATH": "1"}
+
+
+def _watch(process: "subprocess.Popen[bytes]", folder: Path, runs: int, finished: Callable[[int], None]) -> bool:
+    """Call `finished` for each run. Return True after the last one, and False if the process ends before."""
+    for number in range(runs):
+        while not (folder / str(number)).exists():
+            if process.poll() is not None and not (folder / str(number)).exists():
+                return False
+            time.sleep(0.05)
+        finished(number)
+    # All runs are valid. It does not matter how the process ends: an engine may hang or crash at its exit.
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(PATIENCE)
+    return True
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """End the process and its group, also if a second signal or Ctrl-C interrupts the waiting."""
+    try:
+        with suppress(ProcessLookupError, subprocess.TimeoutExpired):
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait(PATIENCE)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _error(code: int, log: Path) -> EvaluationError:
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    again = "Finished runs are kept: correct the cause and run the same command again."
+    if code == JUDGE_EXIT:
+        said = [line.removeprefix("trl_vade: ") for line in lines if line.startswith("trl_vade: ")]
+        return JudgeError(f"{' '.join(said[-1:])} {again} Log: {log}.")
+    causes = [line for line in lines[:-LOG_LINES] if _EXCEPTION.match(line)][-LOG_CAUSES:]
+    shown = "\n".join(f"  {line[:300]}" for line in [*causes, *lines[-LOG_LINES:]])
+    return EvaluationError(
+        f"lmms-eval ended with exit code {code} before its runs were done. {again} Rows of a benchmark that cannot be "
+        f"downloaded are given with --data TASK=FOLDER. The end of its log ({log}):\n{shown}"
+    )

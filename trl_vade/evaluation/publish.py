@@ -1,0 +1,201 @@
+"""Publication of an evaluation's results in the model's repository, in one commit.
+
+    README.md                     a table, and the `model-index` for programs
+    vade_evaluation/<time>/       results.json, results.md, evaluation.json, and the files of the runs
+    .eval_results/trl_vade.yaml   entries for the leaderboards of the benchmarks' data sets that have one
+
+A second publication replaces table and entries of the first. Its raw runs stay.
+"""
+
+import logging
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import yaml
+from huggingface_hub import (
+    EvalResult,
+    EvalResultEntry,
+    HfApi,
+    ModelCard,
+    constants,
+    eval_result_entries_to_yaml,
+    get_token,
+)
+from huggingface_hub.errors import EntryNotFoundError
+from huggingface_hub.utils import yaml_dump
+
+from trl_vade.errors import EvaluationError
+from trl_vade.hub.cards import CARD_FILE, RESULTS, RESULTS_END
+from trl_vade.hub.failures import FAILURES, as_hub_error, in_one_line
+from trl_vade.hub.uploading import HubTarget, ensure_repo
+
+from .benchmarks import BENCHMARKS, Benchmark
+from .results import Results, measurement, read_results, table_of
+
+logger = logging.getLogger(__name__)
+
+LEADERBOARDS = ".eval_results/trl_vade.yaml"
+SOURCE = "trl_vade"  # the source of our entries in a model index, which tells them from those of others
+
+
+def publish_results(output: Path, target: HubTarget, model_folder: Path | None) -> str:
+    """Publish a finished evaluation in a model repository, and return the address of the commit.
+
+    The card keeps its text, except the results of an earlier publication. If the repository has none, it is that of
+    `model_folder`. Samples of a user's own rows, and the judge's words on them, are not published.
+
+    Raises:
+        EvaluationError: the results are missing or limited, or a file holds the Hub's token.
+        HubError: the Hub refuses or cannot be reached; the results stay in `output`.
+    """
+    results = read_results(output)
+    if results["limit"] is not None:
+        raise EvaluationError(f"{output} has results on a part of the questions (--limit), which are not published.")
+    with tempfile.TemporaryDirectory() as name:
+        staged, raw = Path(name), f"vade_evaluation/{_first_time(results)}"
+        for path in _raw_files(output, results):
+            copy = staged / raw / path.relative_to(output)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, copy)
+        token = get_token()
+        if token and (told := [path for path in staged.rglob("*.*") if token.encode() in path.read_bytes()]):
+            raise EvaluationError(f"{told[0].relative_to(staged)} contains your token, so nothing is published.")
+        try:
+            target = ensure_repo(target)
+            branch = target.revision or constants.DEFAULT_REVISION
+            source = f"{constants.ENDPOINT}/{target.repo_id}/tree/{quote(branch, safe='')}/{raw}"
+            card = _card(target.repo_id, branch, model_folder)
+            index, boards = entries(results, card.data.pipeline_tag or "image-text-to-text", source)
+            _add(card, index, _section(results, raw))
+            card.data.model_name = card.data.model_name or target.repo_id.split("/")[-1]
+            card.save(staged / CARD_FILE)
+            if boards:
+                (staged / LEADERBOARDS).parent.mkdir()
+                text = yaml_dump(eval_result_entries_to_yaml(boards), sort_keys=False)
+                (staged / LEADERBOARDS).write_text(text, encoding="utf-8")
+            commit = HfApi().upload_folder(
+                repo_id=target.repo_id,
+                folder_path=staged,
+                revision=branch,
+                commit_message=f"Evaluation: {', '.join(part['title'] for part in results['benchmarks'].values())}",
+                delete_patterns=[LEADERBOARDS],  # that of an earlier publication
+            )
+        except FAILURES as error:
+            raise as_hub_error(error, target) from error
+    return str(commit.commit_url)
+
+
+def _first_time(results: Results) -> str:
+    """Return the time of the first run, which stays when runs are added."""
+    files = [Path(run["results_file"]).name for part in results["benchmarks"].values() for run in part["runs"]]
+    return min(files).removesuffix("_results.json")
+
+
+def _raw_files(output: Path, results: Results) -> Iterable[Path]:
+    yield from (output / name for name in ("results.json", "results.md", "evaluation.json"))
+    for name, part in results["benchmarks"].items():
+        for run in part["runs"]:
+            file = output / run["results_file"]
+            yield file
+            if name not in results["data"]:
+                yield from file.parent.glob(file.name.replace("results.json", "samples_*.jsonl"))
+                yield from (output / Path(*Path(run["results_file"]).parts[:2])).glob("judge.json")
+
+
+def _card(repo_id: str, revision: str, folder: Path | None) -> ModelCard:
+    try:
+        # Forced: without an answer of the Hub, the client would return an older file from its cache.
+        return ModelCard.load(HfApi().hf_hub_download(repo_id, CARD_FILE, revision=revision, force_download=True))
+    except EntryNotFoundError:
+        there = folder is not None and (folder / CARD_FILE).is_file()
+        return (
+            ModelCard.load(folder / CARD_FILE) if there else ModelCard(f"# Model Card for {repo_id.split('/')[-1]}\n")
+        )
+
+
+def _add(card: ModelCard, index: list[EvalResult], section: str) -> None:
+    """Put results into a card, in place of those of an earlier publication.
+
+    In its index, entries of others about the same data set, configuration and split are replaced, too:
+    huggingface_hub 2.4 would write them as one entry, with one source for both.
+    """
+    places = {one.unique_identifier for one in index}
+    others = [one for one in card.data.eval_results or [] if one.source_name != SOURCE]
+    card.data.eval_results = [one for one in others if one.unique_identifier not in places] + index
+    before, start, rest = card.text.rpartition(RESULTS)
+    _, end, after = rest.partition(RESULTS_END)
+    if not (start and end):
+        before, after = f"{card.text.rstrip()}\n\n## Evaluation with trl_vade\n\n", "\n"
+    card.text = f"{before}{RESULTS}\n\n{section}\n\n{RESULTS_END}{after}"
+
+
+def _section(results: Results, raw: str) -> str:
+    model = results["model"]
+    at = f" at {model['revision']}" if model["revision"] else ""
+    but = ", except to the user's own questions" if results["data"] else ""
+    return (
+        f"{table_of(results)}\n\nThese are results of {model['name']}{at}. All answers{but}, settings and versions: "
+        f"[{raw}]({raw}/results.json). The command:\n\n```bash\n{results['command']}\n```"
+    )
+
+
+def entries(results: Results, task: str, source: str) -> tuple[list[EvalResult], list[EvalResultEntry]]:
+    """Return the scores for the card's index, in per cent, and for leaderboards, in the units of the metrics.
+
+    Results on other questions than the Hub's have the task in place of a data set, and no leaderboard. A task of a
+    leaderboard has one result of a model. See https://huggingface.co/docs/hub/eval-results.
+    """
+    index, boards = [], {}
+    for name, part in results["benchmarks"].items():
+        one, folder, dataset = BENCHMARKS[name], results["data"].get(name), part["dataset"]
+        average, measured = f"average@{len(part['runs'])}", ", ".join(measurement(name, part).values())
+        place = {"dataset_config": one.config, "dataset_split": one.split} if dataset else {}
+        index.append(
+            EvalResult(
+                task_type=task,
+                dataset_type=dataset or part["task"],
+                dataset_name=f"{part['title']}, questions of the folder {folder}" if folder else part["title"],
+                metric_type=part["metric"],
+                metric_name=f"{average} {part['metric']} ({measured})",
+                metric_value=round(part["mean"], 2),
+                source_name=SOURCE,
+                source_url=source,
+                **place,
+            )
+        )
+        if dataset and (board := task_id(one, dataset)):
+            entry = EvalResultEntry(
+                dataset_id=dataset,
+                task_id=board,
+                value=round(part["mean"] / 100, 4),
+                date=results["finished"],
+                source_url=source,
+                source_name="Raw results",
+                notes=f"{average} of {part['metric']}, whose best is 1: {measured}",
+            )
+            boards.setdefault((dataset, board), entry)
+    return index, list(boards.values())
+
+
+def task_id(benchmark: Benchmark, dataset: str) -> str | None:
+    """Return the `id` of the task with the benchmark's configuration and split on a data set's leaderboard.
+
+    A data set declares its leaderboard by `eval.yaml`: `tasks`, each with `id`, `config` (default: the default one)
+    and `split` (default: test). None if there is no such task or several, or no file; the log says why.
+    """
+    asked = (benchmark.config or "default", benchmark.split)
+    try:
+        file = HfApi().hf_hub_download(dataset, "eval.yaml", repo_type="dataset")
+        tasks: list[Mapping[str, Any]] = yaml.safe_load(Path(file).read_bytes())["tasks"]
+        same = [one["id"] for one in tasks if (one.get("config") or "default", one.get("split") or "test") == asked]
+        if len(same) == 1:
+            return str(same[0])
+        why = f"{len(same)} of its tasks are this one"
+    except (*FAILURES, yaml.YAMLError, TypeError, AttributeError) as error:
+        why = f"its eval.yaml cannot be read ({in_one_line(error)})"
+    logger.info(f"{benchmark.title} has no entry for a leaderboard of {dataset}: {why}.")
+    return None

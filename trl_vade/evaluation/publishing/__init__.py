@@ -1,1 +1,0 @@
-"""Publication of an evaluation's results on the Hub."""

@@ -1,1 +1,0 @@
-"""Runs of lmms-eval, and the results computed from them."""
