@@ -133,14 +133,13 @@ def evaluate(
             bar.update()
 
         try:
-            results = run_evaluation(evaluation, progress)
+            run_evaluation(evaluation, progress)
         except (KeyboardInterrupt, SystemExit):
             typer.echo("\nInterrupted. Runs that were finished are kept: the same command goes on.", err=True)
             raise
     typer.echo((output_path / ("results.json" if as_json else "results.md")).read_text(encoding="utf-8"))
     if push_to_hub:
-        folder = None if results["model"]["revision"] or backend == "server" else Path(evaluation.model)
-        typer.echo(f"Published: {publish_results(output_path, target, folder)}", err=as_json)
+        typer.echo(f"Published: {publish_results(output_path, target)}", err=as_json)
 
 
 def list_of(text: str) -> list[str]:

@@ -12,9 +12,9 @@ from trl_vade.errors import ConfigurationError
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A benchmark."""
+    """A benchmark, by its name for `--tasks` and in `results.json`."""
 
-    name: str  # its name for `--tasks` and in `results.json`
+    name: str
     title: str  # its display name
     scorer: str  # what decides whether an answer is right, for the head of a table
     metric: str  # the metric of the lmms-eval task, 0 to 1, also of each question in the samples file
@@ -37,11 +37,7 @@ class Benchmark:
 
 
 FIVE = ("mathvista", "mathverse", "mathvision", "scienceqa_img", "chartqa")
-"""The paper's benchmarks, in the order of its Table 1.
-
-Its figures of ScienceQA are multiples of 1/2,017 (16 of 17) and those of ChartQA multiples of 1/2,500: one greedy run
-of ScienceQA-IMG and ChartQA. Those of MathVista are multiples of 1/4,000 and not of 1/1,000: four different runs.
-"""
+"""The paper's benchmarks, in the order of its Table 1."""
 
 _JUDGE = "lmms-eval: judge"
 _SCIENCEQA = partial(
@@ -84,12 +80,8 @@ BENCHMARKS = {
 
 def find_benchmarks(names: Sequence[str]) -> list[Benchmark]:
     """Return the benchmarks of these names, in this order, each once; no or unknown names: `ConfigurationError`."""
-    unknown = [name for name in names if name not in BENCHMARKS]
-    if unknown or not names:
-        raise ConfigurationError(
-            f"--tasks {','.join(names)}: {', '.join(unknown) or 'nothing'} is not a benchmark. Give some of "
-            f"{', '.join(BENCHMARKS)}."
-        )
+    if not names or set(names) - BENCHMARKS.keys():
+        raise ConfigurationError(f"--tasks {','.join(names)}: give some of {', '.join(BENCHMARKS)}.")
     return [BENCHMARKS[name] for name in dict.fromkeys(names)]
 
 

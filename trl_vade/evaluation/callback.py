@@ -28,19 +28,14 @@ class VADEEvalCallback(TrainerCallback):
 
         trainer.add_callback(VADEEvalCallback(trainer, ["scienceqa_img", "chartqa"], every_steps=50, limit=64))
 
-    The scores, in per cent, are logged as `lmms/<benchmark>`. The states of all random generators and the modes of all
-    modules are restored, so weights, choices and rollouts are bit for bit those of a training without the callback. If
-    an evaluation fails, the error is logged and the training continues.
+    The scores, in per cent, are logged as `lmms/<benchmark>`, every `every_steps` optimiser steps. The states of all
+    random generators and the modes of all modules are restored, so weights, choices and rollouts are bit for bit those
+    of a training without the callback. If an evaluation fails, the error is logged and the training continues.
 
     The policy generates with transformers, also in a run with vLLM, and with the trainer's processor. One process
     evaluates and the others wait for up to `ddp_timeout` (1800 s), so keep `limit` small. Sharded weights (FSDP,
-    DeepSpeed ZeRO-3) are refused: evaluate their checkpoints with `trl-vade evaluate`.
-
-    Args:
-        trainer: the trainer that the callback is added to.
-        tasks: names of `benchmarks.BENCHMARKS`, without those that need a judge: a dead judge would stop the training.
-        every_steps: optimiser steps between two evaluations.
-        **options: see `planned`.
+    DeepSpeed ZeRO-3) are refused, and so are `tasks` that need a judge: a dead one would stop the training. For
+    `options` see `planned`.
     """
 
     def __init__(self, trainer: Any, tasks: Sequence[str], *, every_steps: int, **options: Any):
@@ -86,10 +81,7 @@ class VADEEvalCallback(TrainerCallback):
         control.should_log = asked
 
     def evaluate(self) -> dict[str, float]:
-        """Evaluate the present policy on this process, and return its scores in per cent, by benchmark.
-
-        The state of the training is restored, also after an error.
-        """
+        """Evaluate the present policy on this process, and return its scores in per cent, by benchmark."""
         with unchanged_process(), undisturbed(self.trainer.model):
             from .in_training import Policy, run_tasks
 
@@ -100,14 +92,10 @@ class VADEEvalCallback(TrainerCallback):
 
 @contextmanager
 def unchanged_process() -> Iterator[None]:
-    """Restore, after the block, settings of the process that lmms-eval 0.7.3 changes.
-
-    These are the environment (also from a `.env` file, with a token), the warning filters and torch's default timeout
-    of process groups. loguru's sinks are not restored. Within the block, RANK and WORLD_SIZE say that there is one
-    process; else lmms-eval would wait for the others.
-    """
+    """Restore, after the block, the environment, warning filters and timeouts that lmms-eval 0.7.3 changes."""
     groups = torch.distributed.distributed_c10d if torch.distributed.is_available() else None
     environment, patience = dict(os.environ), groups and groups.default_pg_timeout
+    # As if there were one process, else lmms-eval would wait for the others.
     os.environ.update(RANK="0", WORLD_SIZE="1", PYTHON_DOTENV_DISABLED="1")
     try:
         with warnings.catch_warnings():
@@ -148,15 +136,9 @@ def planned(
 ) -> Evaluation:
     """Return the checked evaluation of a `VADEEvalCallback`, without loading a model.
 
-    Args:
-        args: the trainer's settings.
-        tasks: see `VADEEvalCallback`.
-        every_steps: see `VADEEvalCallback`.
-        limit: number of questions of each benchmark, from the first.
-        seed: the seed of sampled answers, the same in each evaluation.
-        generation: the decoding; None is greedy, with the trainer's `max_completion_length` and `repetition_penalty`.
-        instruction: a text added to every question; "mixture" is that of the training mixture.
-        **options: `data`, `batch_size` and `system_prompt` of `Evaluation`.
+    `args` are the trainer's settings. Without a `generation` it is greedy, with their `max_completion_length` and
+    `repetition_penalty`. `limit` is of each benchmark, `seed` that of sampled answers in each evaluation, and
+    `options` are `data`, `batch_size` and `system_prompt` of `Evaluation`.
     """
     if judged := [name for name in tasks if name in BENCHMARKS and BENCHMARKS[name].judged]:
         raise ConfigurationError(

@@ -15,39 +15,22 @@ from trl_vade.rewards.arithmetic import value_of
 def correct(instruction: str | None = None, system_prompt: str | None = None) -> None:
     """Correct lmms-eval 0.7.3 in this process. A second call changes only the two texts.
 
-    Args:
-        instruction: text to add to every question, after a blank line. Rows in the trainer's form have their own.
-        system_prompt: system prompt before every question that has none of its own.
+    `instruction` is added to every question, after a blank line; rows in the trainer's form have their own.
+    `system_prompt` comes before every question that has none of its own.
     """
     close_eval()
     from lmms_eval import tasks
     from lmms_eval.api.task import ConfigurableMessagesTask
 
     if not hasattr(ConfigurableMessagesTask.doc_to_messages, "__wrapped__"):
-        tasks.TaskManager.__init__ = _without_built_in(tasks.TaskManager.__init__)
+        # Each manager indexes about a thousand task files, which takes three seconds; ours include them by path.
+        tasks.TaskManager.__init__ = functools.partialmethod(tasks.TaskManager.__init__, include_defaults=False)
         ConfigurableMessagesTask.doc_to_messages = _with_texts(ConfigurableMessagesTask.doc_to_messages)
     ConfigurableMessagesTask.vade_texts = (instruction, system_prompt)
 
 
-def _without_built_in(initialise: Any) -> Any:
-    """Wrap `TaskManager.__init__`: with a folder it looks only there. Our files include lmms-eval's by path.
-
-    Each command indexes about a thousand task files, which takes three seconds.
-    """
-
-    @functools.wraps(initialise)
-    def light(self: Any, *args: Any, include_path: Any = None, **named: Any) -> None:
-        initialise(self, *args, include_path=include_path, include_defaults=include_path is None, **named)
-
-    return light
-
-
 def _with_texts(doc_to_messages: Any) -> Any:
-    """Wrap `doc_to_messages`: add the instruction and the system prompt to the messages.
-
-    A system prompt does not reach the model: those that take messages ignore their own
-    `system_prompt` (models/chat/qwen2_5_vl.py, vllm.py, openai.py).
-    """
+    """Add an instruction and a system prompt, which models that take messages ignore (models/chat/qwen2_5_vl.py)."""
 
     @functools.wraps(doc_to_messages)
     def with_texts(self: Any, row: dict[str, Any], **named: Any) -> Any:
@@ -64,10 +47,9 @@ def _with_texts(doc_to_messages: Any) -> Any:
 
 
 def keep_one_model(name: str, arguments: Mapping[str, Any], repetition_penalty: float) -> None:
-    """Load a model now, and use it for every evaluation of this process.
+    """Load a model once; lmms-eval loads one for each evaluation, and its `clean()` deletes the weights.
 
-    lmms-eval loads one for each, and its `clean()` deletes the weights. Here the model is loaded before the first run
-    is seeded, so that no run depends on its place.
+    It is loaded before the first run is seeded, so that no run depends on its place.
     """
     import torch
     from lmms_eval import evaluator, models
@@ -86,20 +68,14 @@ def keep_one_model(name: str, arguments: Mapping[str, Any], repetition_penalty: 
         more["api_key"] = os.environ.get("VADE_SERVER_API_KEY") or "EMPTY"
     model = models.get_model(name)(**more)
     model.clean = lambda: None
-
-    class One:
-        """Replacement for the model's class, of which lmms-eval makes an instance for each evaluation."""
-
-        create_from_arg_string = staticmethod(lambda *args: model)
-
-    evaluator.models.get_model = lambda *args, **named: One
+    evaluator.models.get_model = lambda *args, **named: SimpleNamespace(create_from_arg_string=lambda *args: model)
 
 
 def load_whole_models(repetition_penalty: float = 1.0) -> None:
     """Refuse checkpoints that lack weights, and ignore the settings of the model's `generation_config.json`.
 
-    transformers 5.23 only warns and takes random weights. The file's settings would apply with transformers alone,
-    such as Qwen2.5-VL's repetition penalty of 1.05. lmms-eval sends the given one to vLLM, but not to transformers.
+    transformers 5.23 only warns and takes random weights. The file's settings, such as Qwen2.5-VL's repetition penalty
+    of 1.05, would apply here alone: lmms-eval sends the given one to vLLM, but not to transformers.
     """
     from transformers import GenerationConfig, Qwen2_5_VLForConditionalGeneration
 

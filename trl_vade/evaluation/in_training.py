@@ -1,15 +1,13 @@
 """The policy in training as a model of lmms-eval, with the trainer's processor and settings."""
 
-import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from lmms_eval.api.model import lmms
 from lmms_eval.evaluator import evaluate
 from lmms_eval.tasks import TaskManager, get_task_dict
-from transformers import GenerationConfig
+from transformers import GenerationConfig, set_seed
 from trl.models import unwrap_model_for_generation
 
 from trl_vade.errors import EvaluationError
@@ -23,14 +21,10 @@ from .tasks import task_folder
 def run_tasks(model: Any, evaluation: Evaluation, benchmarks: Sequence[Benchmark]) -> dict[str, Any]:
     """Evaluate `model` in this process and return lmms-eval's results. Seeds the global random generators.
 
-    lmms-eval's `simple_evaluate` is not used: it would wait for the other processes, and patch file locks and SSL
-    permanently.
+    lmms-eval's `simple_evaluate` would wait for the other processes, and patch file locks and SSL permanently.
     """
     correct(evaluation.instruction, evaluation.system_prompt)
-    seed = evaluation.seeds[0]
-    random.seed(seed)
-    np.random.seed(seed)
-    torch.manual_seed(seed)
+    set_seed(evaluation.seeds[0])
     with task_folder(evaluation, benchmarks) as folder:
         names = [benchmark.task for benchmark in benchmarks]
         tasks = get_task_dict(names, TaskManager("ERROR", include_path=str(folder)), "chat")
@@ -42,15 +36,8 @@ def run_tasks(model: Any, evaluation: Evaluation, benchmarks: Sequence[Benchmark
         return evaluate(lm=model, task_dict=tasks, limit=evaluation.limit, bootstrap_iters=0)
 
 
-class Interrupted(Exception):
-    """An evaluation that was stopped between two batches, because the training must stop."""
-
-
 class Policy(lmms):
-    """Model of lmms-eval 0.7.3 that generates with the policy of a GRPOTrainer (TRL 1.16), for one evaluation.
-
-    `stop` is called before each batch; True ends the evaluation with `Interrupted`. The weights must not be sharded.
-    """
+    """Model of lmms-eval 0.7.3 that generates with the policy of a GRPOTrainer (TRL 1.16), until `stop()` is true."""
 
     is_simple = False  # it takes messages
 
@@ -64,10 +51,6 @@ class Policy(lmms):
     def clean(self) -> None:
         """Do nothing. The parent's method would delete the model's weights."""
 
-    def loglikelihood(self, requests: Sequence[Any]) -> list[tuple[float, bool]]:
-        """Raise: no benchmark here needs it."""
-        raise NotImplementedError
-
     def generate_until(self, requests: Sequence[Any]) -> list[str]:
         """Generate the answers to the requests, in their order."""
         answers, failure = [], None
@@ -77,7 +60,7 @@ class Policy(lmms):
             try:
                 for start in range(0, len(requests), self.batch_size):
                     if self.stop():
-                        raise Interrupted
+                        raise EvaluationError("a signal asked this process to stop")
                     batch = requests[start : start + self.batch_size]
                     answers += self._answers(model, [request.args for request in batch])
             except BaseException as error:  # TRL 1.16 restores gradient checkpointing only without an error
@@ -86,9 +69,7 @@ class Policy(lmms):
             raise failure
         return answers
 
-    def generate_until_multi_round(self, requests: Sequence[Any]) -> list[str]:
-        """Raise: no benchmark here needs it."""
-        raise NotImplementedError
+    loglikelihood = generate_until_multi_round = generate_until  # abstract; no benchmark here needs them
 
     def _answers(self, model: Any, requests: Sequence[tuple[Any, ...]]) -> list[str]:
         processor, settings = self.trainer.processing_class, requests[0][2]  # one task's settings are the same
@@ -127,16 +108,13 @@ class Policy(lmms):
 
 
 def as_conversation(messages: Sequence[dict[str, Any]], sees: bool) -> list[dict[str, Any]]:
-    """Return lmms-eval's messages in the form of transformers: with parts if the model `sees` images, else plain text.
+    """Return lmms-eval's messages in the form of transformers: with parts if the model `sees` images, else text."""
+    if not sees:
+        if any(part["type"] == "image" for message in messages for part in message["content"]):
+            raise EvaluationError("This task's questions have images, but the policy has no image processor.")
+        return [{**message, "content": "".join(part["text"] for part in message["content"])} for message in messages]
 
-    Images for a model that takes none are an `EvaluationError`.
-    """
-    if sees:
-        return [{**message, "content": list(map(_part, message["content"]))} for message in messages]
-    if any(part["type"] != "text" for message in messages for part in message["content"]):
-        raise EvaluationError("This task's questions have images, but the policy has no image processor.")
-    return [{**message, "content": "".join(part["text"] for part in message["content"])} for message in messages]
+    def part_of(part: dict[str, Any]) -> dict[str, Any]:
+        return {"type": "image", "image": part["url"]} if part["type"] == "image" else dict(part)
 
-
-def _part(part: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "image", "image": part["url"]} if part["type"] == "image" else dict(part)
+    return [{**message, "content": list(map(part_of, message["content"]))} for message in messages]

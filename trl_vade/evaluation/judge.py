@@ -12,38 +12,19 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from trl_vade.errors import ConfigurationError, EvaluationError, JudgeError, abbreviated
+from trl_vade.errors import EvaluationError, JudgeError, abbreviated
 
 KEY = "JUDGE_API_KEY"  # the environment variable with the key of its server
 TIMEOUT = 30.0  # seconds for an answer to the probe
-SERVE = (
-    "Serve a judge, for example with `vllm serve Qwen/Qwen2.5-72B-Instruct --tensor-parallel-size 4 --port 8000`, and "
-    "give --judge_url http://HOST:8000/v1 and --judge_model Qwen/Qwen2.5-72B-Instruct."
-)
+SERVE = "Serve a judge (`vllm serve Qwen/Qwen2.5-72B-Instruct`), and give --judge_url http://HOST:8000/v1."
 
-# In the form of lmms-eval's own questions (llm_judge/prompt.py, tasks/mathvista/mathvista_evals.py).
+# In the form of lmms-eval's own questions (llm_judge/prompt.py).
 _GRADE = (
     "You grade answers to questions of mathematics. Say 1 where the prediction comes to the reference answer, and 0 "
     "where it does not. Say nothing but 1 or 0.\n\nQuestion:\nWhat is 48 divided by 4?\n\nReference answer:\n12\n\n"
-    "Prediction:\n{prediction}\n\nYour verdict, 1 or 0:"
+    "Prediction:\n48 / 4 = {0}, so the answer is {0}.\n\nYour verdict, 1 or 0:"
 )
-RIGHT = _GRADE.format(prediction="48 / 4 = 12, so the answer is 12.")  # the control question, of `judge_guard` too
-_EXTRACT = (
-    "Take the final answer out of the response, and write nothing but this answer, as in the example.\n\n"
-    "Question: How many sides has a hexagon?\n\nResponse: A hexagon is a polygon of six sides, so there are 6 sides."
-    "\n\nExtracted answer: 6\n\nQuestion: What is the area of a square with sides of 9?\n\nResponse: The area of a "
-    "square is the square of its side. With 9 this makes 9 * 9, so the area is 81.\n\nExtracted answer: "
-)
-_QUESTIONS = (
-    ("the verdict on a right answer", RIGHT, lambda text: verdict(text) == 1),
-    (
-        "the verdict on a wrong answer",
-        RIGHT.replace("12, so the answer is 12", "13, so the answer is 13"),
-        lambda text: verdict(text) == 0,
-    ),
-    # More than "81" is accepted: lmms-eval's own question has five examples of the form, this one has one.
-    ("the answer in a response, which is 81", _EXTRACT, re.compile(r"(?<![\d.])81(?!\d|\.\d)").search),
-)
+RIGHT, WRONG = _GRADE.format(12), _GRADE.format(13)  # the control questions; `judge_guard` asks the first, too
 
 
 @dataclass(frozen=True)
@@ -53,38 +34,29 @@ class Judge:
     url: str  # address of the interface, without routes: "http://127.0.0.1:8000/v1"
     model: str  # the name of the model on the server
 
-    def __post_init__(self) -> None:
-        if urlsplit(self.url).scheme not in ("http", "https") or "@" in self.url:  # a password, which files would hold
-            raise ConfigurationError(
-                f"--judge_url must be an address such as http://HOST:8000/v1, without a password ({KEY} has the key)."
-            )
-
     def environment(self) -> dict[str, str]:
         """Return the environment variables that lmms-eval reads at import."""
-        variables = {"API_TYPE": "openai", "OPENAI_API_URL": self.url, "MODEL_VERSION": self.model}
-        return {**variables, "OPENAI_API_KEY": _key(KEY)}
+        server = {"API_TYPE": "openai", "OPENAI_API_URL": self.url, "OPENAI_API_KEY": _key(KEY)}
+        return server | {"MODEL_VERSION": self.model}
 
     def probe(self) -> None:
-        """Check the judge: its name, two verdicts and an extraction. A fault is a `JudgeError`."""
+        """Check the judge: its name, and its verdicts on a right and on a wrong answer. A fault is a `JudgeError`."""
+        # As lmms-eval does (providers/openai.py): OpenAI's reasoning models refuse a temperature.
+        greedy = {} if self.model.startswith(("gpt-5", "o1", "o3", "o4")) else {"temperature": 0.0}
         try:
             if self.model not in (served := served_models(self.url, KEY)):
                 raise JudgeError(f"the server has {', '.join(served) or 'no model'}")
-            for asked, prompt, is_right in _QUESTIONS:
-                text = self._answer(prompt)
-                if not is_right(text):
-                    raise JudgeError(f"asked for {asked}, it said {abbreviated(text)}")
+            for prompt, right in ((RIGHT, 1), (WRONG, 0)):
+                messages = [{"role": "user", "content": prompt}]
+                answer = _client(self.url, KEY).chat.completions.create(model=self.model, messages=messages, **greedy)
+                text = answer.choices[0].message.content or ""
+                if verdict(text) != right:
+                    raise JudgeError(f"asked for a verdict that is {right}, it said {abbreviated(text)}")
         except Exception as error:  # of many kinds: no server, no time, no JSON, no chat completion
             raise JudgeError(
                 f"The judge {self.model} at {self.url} cannot be used: {told(error, KEY)}. lmms-eval itself would "
                 f"score 0. {SERVE}"
             ) from error
-
-    def _answer(self, prompt: str) -> str:
-        # As lmms-eval does (providers/openai.py): OpenAI's reasoning models refuse a temperature.
-        greedy = {} if self.model.startswith(("gpt-5", "o1", "o3", "o4")) else {"temperature": 0.0}
-        messages = [{"role": "user", "content": prompt}]
-        answer = _client(self.url, KEY).chat.completions.create(model=self.model, messages=messages, **greedy)
-        return answer.choices[0].message.content or ""
 
 
 _LOCAL = ("localhost", "127.0.0.1", "::1")  # through a proxy these are another machine

@@ -23,10 +23,7 @@ _FINAL = (401, 403, 404, *_QUESTION)  # and those after which a retry cannot hel
 
 
 def end_process(message: str) -> None:
-    """Write the reason to stderr, on one line, and end this process with `JUDGE_EXIT`.
-
-    An exception cannot do this: lmms-eval catches all exceptions and scores 0.
-    """
+    """Write the reason to stderr, on one line, and end this process. lmms-eval would catch any exception."""
     print(f"\ntrl_vade: {' '.join(message.split())}", file=sys.stderr, flush=True)
     os._exit(JUDGE_EXIT)
 
@@ -34,10 +31,10 @@ def end_process(message: str) -> None:
 class JudgeGuard:
     """Guard of lmms-eval's calls of the judge, from all threads of its process.
 
-    A failed call is repeated as often as in lmms-eval 0.7.3, 5 times in each of the three tasks, but with `delay`
-    seconds between. MathVista does not pause, so a server that restarts would end everything. OpenAI's client (timeout
-    600 s, two retries of its own) may hang for hours. Here a server that refuses all calls counts as dead after 40 s,
-    and one that hangs after two minutes: after `patience` seconds only the second attempt still starts.
+    A failed call is repeated as often as in lmms-eval 0.7.3, 5 times, but `delay` seconds apart: MathVista does not
+    pause, so a server that restarts would end everything. OpenAI's client (timeout 600 s, two retries of its own) may
+    hang for hours. Here a server that refuses all calls counts as dead after 40 s, and one that hangs after two
+    minutes: after `patience` seconds only the second attempt still starts.
     """
 
     def __init__(self, *, delay: float = 10.0, patience: float = 60.0) -> None:
@@ -48,18 +45,15 @@ class JudgeGuard:
     def report(self) -> dict[str, Any]:
         """Return the number of `calls`, of `unreadable` answers, and an `example` of these.
 
-        Unreadable are answers without a verdict, which count as wrong, empty answers, and questions that the judge
-        refuses. MathVista repeats the latter two; a question counts once.
+        Unreadable are answers without a verdict, empty ones, and refused questions. Each question counts once.
         """
-        with self._lock:
-            example = next(iter(self._unreadable.values()), None)
-            return {"calls": self._calls, "unreadable": len(self._unreadable), "example": example}
+        example = next(iter(self._unreadable.values()), None)
+        return {"calls": self._calls, "unreadable": len(self._unreadable), "example": example}
 
     def install(self) -> None:
         """Wrap lmms-eval's provider, in place of an earlier guard.
 
-        All calls of the three tasks go through `OpenAIProvider.evaluate`: those of MathVista directly, those of
-        MathVerse and MathVision (`verifiers.openai.OpenAIVerifier`) by `ServerInterface.evaluate_binary`.
+        MathVista calls `OpenAIProvider.evaluate` directly, the other two tasks by `ServerInterface.evaluate_binary`.
         """
         from lmms_eval.llm_judge.base import ServerInterface
         from lmms_eval.llm_judge.providers.openai import OpenAIProvider
@@ -97,7 +91,8 @@ class JudgeGuard:
         except Exception as error:
             failure, reason = error, told(error, "OPENAI_API_KEY")
         # A single question, with an empty or endless response, must not end a run of hours.
-        if (failure is None or _status(failure) in _QUESTION) and self._lives(ask, provider, request):
+        about_it = failure is None or getattr(failure, "status_code", None) in _QUESTION
+        if about_it and self._lives(ask, provider, request):
             # MathVista's requests have no question and prediction. It repeats the message, or its end.
             self._note((request.question, request.prediction, str(request.messages)[-500:]), reason)
             if failure is None:
@@ -105,24 +100,22 @@ class JudgeGuard:
             raise failure  # MathVista shortens a question that is too long
         with self._lock:
             first, self._dead = not self._dead, True
-        message = f"The judge {provider.config.model_name} at {provider.base_url} is dead: {reason}. {SERVE}"
         if first:
-            end_process(message)
-        raise JudgeError(message)
+            end_process(f"The judge {provider.config.model_name} at {provider.base_url} is dead: {reason}. {SERVE}")
+        raise JudgeError(reason)
 
     def _patiently(self, ask: Any, provider: Any, request: Any) -> Any:
         """Return the answer, after several attempts if needed, or raise the last error."""
         config = request.config or provider.config
         once = dataclasses.replace(request, config=dataclasses.replace(config, num_retries=1))
-        if (provider.client.max_retries, provider.client.timeout) != (0, TIMEOUT):
-            provider.client = provider.client.with_options(timeout=TIMEOUT, max_retries=0)
+        provider.client = provider.client.with_options(timeout=TIMEOUT, max_retries=0)
         began = time.monotonic()
         for attempt in range(1, config.num_retries):
             try:
                 return ask(provider, once)
             except Exception as error:
                 late = attempt > 1 and time.monotonic() - began > self._patience
-                if late or _status(error) in _FINAL:
+                if late or getattr(error, "status_code", None) in _FINAL:
                     raise
             time.sleep(self._delay)
         return ask(provider, once)
@@ -137,7 +130,3 @@ class JudgeGuard:
     def _note(self, question: Any, text: str) -> None:
         with self._lock:
             self._unreadable.setdefault(question, text[:200])
-
-
-def _status(error: Exception) -> int | None:
-    return getattr(error, "status_code", None)  # an error of OpenAI's client

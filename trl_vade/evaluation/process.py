@@ -20,32 +20,23 @@ from .judge_guard import JUDGE_EXIT
 
 # vLLM's engine starts each line with "(EngineCore_DP0 pid=7) ERROR 11-22 10:00:00 [core.py:1] ".
 _EXCEPTION = re.compile(r"(\(\w+ pid=\d+\) )?(ERROR \S+ \S+ \S+ )?[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)\b")
-LOG_CAUSES, LOG_LINES = 5, 15  # lines in an error message: with earlier exceptions, and the last ones
 PATIENCE = 10.0  # seconds for the process to end by itself, after its last run and after SIGTERM
 
 
 def run_plan(
     plan: Mapping[str, Any], log: Path, finished: Callable[[int], None], environment: Mapping[str, str]
 ) -> None:
-    """Run a plan of `runner` in a process, and return when all its runs are done.
+    """Run a plan (see `runner.main`) in a process whose output is in `log`, and return when all its runs are done.
 
-    Args:
-        plan: see `runner.main`, without `done`.
-        log: the file for the output of the process.
-        finished: called with the number of each finished run; an exception from it ends the process.
-        environment: variables for the process, added to those of this process without its tokens.
-
-    Raises:
-        JudgeError: the judge is dead.
-        EvaluationError: the process ended before its runs.
+    `finished` is called with the number of each finished run; an exception from it ends the process. `environment` is
+    added to that of this process without its tokens. A process that ends before its runs is an `EvaluationError`.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="vade-plan-") as folder, log.open("wb") as output:
         plan_file = Path(folder, "plan.json")
         plan_file.write_text(json.dumps({**plan, "done": folder}), encoding="utf-8")
-        command = [sys.executable, "-m", "trl_vade.evaluation.runner", str(plan_file)]
         with subprocess.Popen(
-            command,
+            [sys.executable, "-m", "trl_vade.evaluation.runner", str(plan_file)],
             stdout=output,
             stderr=subprocess.STDOUT,
             stdin=subprocess.PIPE,  # closes when this process dies, and then the other one ends
@@ -67,10 +58,9 @@ _LEFT_OUT = re.compile(
 
 
 def child_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for lmms-eval 0.7.3, without the Hub's token and a distributed run.
+    """Return the environment for lmms-eval 0.7.3, which prints HF_TOKEN: without it, the login and `.env` files.
 
-    lmms-eval prints HF_TOKEN. The Hub's login and `.env` files are disabled, too. Python does not import from the
-    working directory: a file `evaluate.py` there, as in scripts/, would replace the library of that name.
+    Nor does it import from the working directory, where a file `evaluate.py` would replace the library of that name.
     """
     kept = {name: value for name, value in environment.items() if not _LEFT_OUT.fullmatch(name)}
     no_login = {"HF_HUB_DISABLE_IMPLICIT_TOKEN": "1", "HF_TOKEN_PATH": os.devnull, "PYTHON_DOTENV_DISABLED": "1"}
@@ -109,8 +99,8 @@ def _error(code: int, log: Path) -> EvaluationError:
     if code == JUDGE_EXIT:
         said = [line.removeprefix("trl_vade: ") for line in lines if line.startswith("trl_vade: ")]
         return JudgeError(f"{' '.join(said[-1:])} {again} Log: {log}.")
-    causes = [line for line in lines[:-LOG_LINES] if _EXCEPTION.match(line)][-LOG_CAUSES:]
-    shown = "\n".join(f"  {line[:300]}" for line in [*causes, *lines[-LOG_LINES:]])
+    causes = [line for line in lines[:-15] if _EXCEPTION.match(line)][-5:]
+    shown = "\n".join(f"  {line[:300]}" for line in [*causes, *lines[-15:]])
     return EvaluationError(
         f"lmms-eval ended with exit code {code} before its runs were done. {again} Rows of a benchmark that cannot be "
         f"downloaded are given with --data TASK=FOLDER. The end of its log ({log}):\n{shown}"

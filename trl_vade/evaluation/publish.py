@@ -11,26 +11,20 @@ import logging
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import yaml
-from huggingface_hub import (
-    EvalResult,
-    EvalResultEntry,
-    HfApi,
-    ModelCard,
-    constants,
-    eval_result_entries_to_yaml,
-    get_token,
-)
+from huggingface_hub import EvalResult, EvalResultEntry, HfApi, ModelCard, constants, get_token
+from huggingface_hub import eval_result_entries_to_yaml as as_entries
 from huggingface_hub.errors import EntryNotFoundError
 from huggingface_hub.utils import yaml_dump
 
 from trl_vade.errors import EvaluationError
 from trl_vade.hub.cards import CARD_FILE, RESULTS, RESULTS_END
-from trl_vade.hub.failures import FAILURES, as_hub_error, in_one_line
+from trl_vade.hub.failures import FAILURES, as_hub_error
 from trl_vade.hub.uploading import HubTarget, ensure_repo
 
 from .benchmarks import BENCHMARKS, Benchmark
@@ -42,21 +36,19 @@ LEADERBOARDS = ".eval_results/trl_vade.yaml"
 SOURCE = "trl_vade"  # the source of our entries in a model index, which tells them from those of others
 
 
-def publish_results(output: Path, target: HubTarget, model_folder: Path | None) -> str:
+def publish_results(output: Path, target: HubTarget) -> str:
     """Publish a finished evaluation in a model repository, and return the address of the commit.
 
-    The card keeps its text, except the results of an earlier publication. If the repository has none, it is that of
-    `model_folder`. Samples of a user's own rows, and the judge's words on them, are not published.
-
-    Raises:
-        EvaluationError: the results are missing or limited, or a file holds the Hub's token.
-        HubError: the Hub refuses or cannot be reached; the results stay in `output`.
+    The card keeps its text, except the results of an earlier publication. Samples of a user's own rows, and the
+    judge's words on them, are not published. After an error nothing is, and the results stay in `output`.
     """
     results = read_results(output)
     if results["limit"] is not None:
         raise EvaluationError(f"{output} has results on a part of the questions (--limit), which are not published.")
     with tempfile.TemporaryDirectory() as name:
-        staged, raw = Path(name), f"vade_evaluation/{_first_time(results)}"
+        # The time of the first run stays when runs are added.
+        times = [Path(run["results_file"]).name for part in results["benchmarks"].values() for run in part["runs"]]
+        staged, raw = Path(name), f"vade_evaluation/{min(times).removesuffix('_results.json')}"
         for path in _raw_files(output, results):
             copy = staged / raw / path.relative_to(output)
             copy.parent.mkdir(parents=True, exist_ok=True)
@@ -68,14 +60,14 @@ def publish_results(output: Path, target: HubTarget, model_folder: Path | None) 
             target = ensure_repo(target)
             branch = target.revision or constants.DEFAULT_REVISION
             source = f"{constants.ENDPOINT}/{target.repo_id}/tree/{quote(branch, safe='')}/{raw}"
-            card = _card(target.repo_id, branch, model_folder)
+            card = _card(target.repo_id, branch)
             index, boards = entries(results, card.data.pipeline_tag or "image-text-to-text", source)
             _add(card, index, _section(results, raw))
             card.data.model_name = card.data.model_name or target.repo_id.split("/")[-1]
             card.save(staged / CARD_FILE)
             if boards:
                 (staged / LEADERBOARDS).parent.mkdir()
-                text = yaml_dump(eval_result_entries_to_yaml(boards), sort_keys=False)
+                text = yaml_dump(as_entries(boards), sort_keys=False)
                 (staged / LEADERBOARDS).write_text(text, encoding="utf-8")
             commit = HfApi().upload_folder(
                 repo_id=target.repo_id,
@@ -89,12 +81,6 @@ def publish_results(output: Path, target: HubTarget, model_folder: Path | None) 
     return str(commit.commit_url)
 
 
-def _first_time(results: Results) -> str:
-    """Return the time of the first run, which stays when runs are added."""
-    files = [Path(run["results_file"]).name for part in results["benchmarks"].values() for run in part["runs"]]
-    return min(files).removesuffix("_results.json")
-
-
 def _raw_files(output: Path, results: Results) -> Iterable[Path]:
     yield from (output / name for name in ("results.json", "results.md", "evaluation.json"))
     for name, part in results["benchmarks"].items():
@@ -106,15 +92,12 @@ def _raw_files(output: Path, results: Results) -> Iterable[Path]:
                 yield from (output / Path(*Path(run["results_file"]).parts[:2])).glob("judge.json")
 
 
-def _card(repo_id: str, revision: str, folder: Path | None) -> ModelCard:
+def _card(repo_id: str, revision: str) -> ModelCard:
     try:
         # Forced: without an answer of the Hub, the client would return an older file from its cache.
         return ModelCard.load(HfApi().hf_hub_download(repo_id, CARD_FILE, revision=revision, force_download=True))
     except EntryNotFoundError:
-        there = folder is not None and (folder / CARD_FILE).is_file()
-        return (
-            ModelCard.load(folder / CARD_FILE) if there else ModelCard(f"# Model Card for {repo_id.split('/')[-1]}\n")
-        )
+        return ModelCard(f"# Model Card for {repo_id.split('/')[-1]}\n")
 
 
 def _add(card: ModelCard, index: list[EvalResult], section: str) -> None:
@@ -188,14 +171,11 @@ def task_id(benchmark: Benchmark, dataset: str) -> str | None:
     and `split` (default: test). None if there is no such task or several, or no file; the log says why.
     """
     asked = (benchmark.config or "default", benchmark.split)
-    try:
+    with suppress(*FAILURES, yaml.YAMLError, TypeError, AttributeError):
         file = HfApi().hf_hub_download(dataset, "eval.yaml", repo_type="dataset")
         tasks: list[Mapping[str, Any]] = yaml.safe_load(Path(file).read_bytes())["tasks"]
         same = [one["id"] for one in tasks if (one.get("config") or "default", one.get("split") or "test") == asked]
         if len(same) == 1:
             return str(same[0])
-        why = f"{len(same)} of its tasks are this one"
-    except (*FAILURES, yaml.YAMLError, TypeError, AttributeError) as error:
-        why = f"its eval.yaml cannot be read ({in_one_line(error)})"
-    logger.info(f"{benchmark.title} has no entry for a leaderboard of {dataset}: {why}.")
+    logger.info(f"{benchmark.title} has no entry for a leaderboard: no eval.yaml of {dataset} names it once.")
     return None

@@ -17,8 +17,6 @@ from .benchmarks import BENCHMARKS, FIVE, PAPER, PaperRow
 from .runs import Run
 
 PAPER_JUDGE = "Qwen2.5-72B-Instruct"
-
-
 Results = Mapping[str, Any]  # the content of `results.json`
 
 
@@ -40,7 +38,6 @@ def table_of(results: Results) -> str:
 def write_results(output: Path, facts: Mapping[str, Any], runs: Sequence[Run]) -> Results:
     """Write `results.md` and then `results.json` into `output`, each atomically, and return the latter.
 
-    `facts` are the other parts of `results.json`, from "model" to "finished", and "decoding", words by benchmark.
     Scores are in per cent. The standard error is that of the mean over the runs, sample standard deviation / sqrt(n).
     It measures the sampling of answers, not the choice of questions. The average's is over the averages of the seeds.
     A greedy benchmark has one run, which counts for each seed.
@@ -72,8 +69,7 @@ def read_results(output: Path) -> Results:
     """Read the `results.json` of the output directory `output`; without a whole one, raise `EvaluationError`."""
     path = output / "results.json"
     try:
-        found: Results = json.loads(path.read_text(encoding="utf-8"))
-        return found
+        return dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
         raise EvaluationError(f"{path} cannot be read ({error}). Run the evaluation's command again.") from error
 
@@ -120,30 +116,22 @@ def _paper_cells(row: PaperRow, names: Sequence[str]) -> list[str]:
 def _notes(results: Results) -> list[str]:
     """Return the notes below the table."""
     benchmarks, seeds, judge = results["benchmarks"], results["seeds"], results["judge"]
-    runs = f"over {len(seeds)} runs (seeds {', '.join(map(str, seeds))})" if len(seeds) > 1 else f"seed {seeds[0]}"
-    error = "mean ± standard error of the mean " if len(seeds) > 1 else "one run, "
-    notes = [f"Per cent, average@{len(seeds)}: {error}{runs}."]
-    notes += [_column_note(name, results) for name in benchmarks]
+    error = "mean ± standard error of the mean over" if len(seeds) > 1 else "one run,"
+    notes = [f"Per cent, average@{len(seeds)}: {error} seeds {', '.join(map(str, seeds))}."]
+    for name, part in benchmarks.items():
+        folder = results["data"].get(name)
+        place = f"the user's folder {folder}" if folder else part["dataset"] or "the embedded data set"
+        unscored = max(run["unscored"] for run in part["runs"])
+        left_out = f"; {unscored} more have an unreadable reference" if unscored else ""
+        same = "; all runs gave the same texts, so they are not independent" if part["identical_runs"] else ""
+        notes.append(f"{part['title']}: `{part['metric']}`, questions of {place}{left_out}{same}.")
     if results["limit"] is not None:
         notes.append(f"Only the first {results['limit']} questions of each benchmark.")
     if judge is not None:
         unreadable = sum(run["unreadable_verdicts"] for part in benchmarks.values() for run in part["runs"])
         paper = "" if PAPER_JUDGE in judge["model"] else f" The paper's judge is {PAPER_JUDGE}."
-        lost = f" {unreadable} of its answers had no verdict and count as wrong." if unreadable else ""
-        notes.append(f"Judge: {judge['model']}.{paper}{lost}")
-    same = [part["title"] for part in benchmarks.values() if part["identical_runs"]]
-    if same:
-        notes.append(f"All runs of {', '.join(same)} gave the same texts: they are not independent runs.")
+        notes.append(f"Judge: {judge['model']}.{paper} {unreadable} of its answers had no verdict and count as wrong.")
     return notes + _paper_notes(list(benchmarks))
-
-
-def _column_note(name: str, results: Results) -> str:
-    part = results["benchmarks"][name]
-    folder = results["data"].get(name)
-    place = f"the user's folder {folder}" if folder else part["dataset"] or "the embedded data set"
-    unscored = max(run["unscored"] for run in part["runs"])
-    left_out = f"; {unscored} more have an unreadable reference" if unscored else ""
-    return f"{part['title']}: `{part['metric']}`, questions of {place}{left_out}."
 
 
 def _paper_notes(names: Sequence[str]) -> list[str]:

@@ -5,7 +5,6 @@ The directory keeps the settings that its runs share.
 """
 
 import json
-import re
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -25,19 +24,14 @@ from .runs import Run, read_run, run_folder
 from .settings import BACKENDS, Evaluation, check, versions
 from .tasks import task_folder
 
-SETTINGS_FILE = "evaluation.json"
 Progress = Callable[[Run], None]
 
 
 def evaluate(evaluation: Evaluation, progress: Progress | None = None) -> Results:
     """Run an evaluation, write its results, and return them; see `results.write_results`.
 
-    `progress` is called with each finished run, those of earlier commands first.
-
-    Raises:
-        ConfigurationError: the evaluation cannot work; nothing was started.
-        JudgeError: the judge cannot be used. Finished runs are kept, and no results are written.
-        EvaluationError: a run failed or is not valid. Finished runs are kept, and no results are written.
+    `progress` is called with each finished run, those of earlier commands first. After an `EvaluationError` (also of
+    the judge) finished runs are kept, and no results are written.
     """
     benchmarks = check(evaluation)
     model = find_model(evaluation)
@@ -86,7 +80,7 @@ def keep_settings(output: Path, facts: dict[str, Any]) -> None:
     Further seeds and tasks are allowed, and with them a judge and rows of their own. The name of a model, its commit
     and the address of a judge tell nothing: publishing the results makes a new commit of the same weights.
     """
-    path = output / SETTINGS_FILE
+    path = output / "evaluation.json"
     here = {name: part for name, part in facts.items() if name not in ("model", "data", "rows", "judge")}
     here |= {f"rows of {name}": digest for name, digest in facts["rows"].items()}
     here |= {"weights": facts["model"]["fingerprint"]} | ({"judge": facts["judge"]["model"]} if facts["judge"] else {})
@@ -104,10 +98,7 @@ def keep_settings(output: Path, facts: dict[str, Any]) -> None:
 
 
 def _run_all(
-    evaluation: Evaluation,
-    model: EvaluatedModel,
-    todo: Sequence[tuple[Benchmark, int]],
-    progress: Progress,
+    evaluation: Evaluation, model: EvaluatedModel, todo: Sequence[tuple[Benchmark, int]], progress: Progress
 ) -> dict[tuple[Benchmark, int], Run]:
     """Do the runs in one process of lmms-eval. Probe the judge before the first run and after each judged one."""
     judge, runs = evaluation.judge if any(benchmark.judged for benchmark, _ in todo) else None, {}
@@ -134,24 +125,23 @@ def _run_all(
             "tasks": str(tasks),
             "instruction": evaluation.instruction,
             "system_prompt": evaluation.system_prompt,
-            "runs": [_planned(evaluation, model, benchmark, seed) for benchmark, seed in todo],
+            "runs": [_planned(evaluation, benchmark, seed) for benchmark, seed in todo],
         }
         log = evaluation.output.resolve() / "logs" / f"{_now().replace(':', '-')}.log"
         run_plan(plan, log, finished, judge.environment() if judge else {})
     return runs
 
 
-def _planned(evaluation: Evaluation, model: EvaluatedModel, benchmark: Benchmark, seed: int) -> dict[str, Any]:
+def _planned(evaluation: Evaluation, benchmark: Benchmark, seed: int) -> dict[str, Any]:
     """Empty the folder of a run, and return the run as `runner` takes it."""
     folder = run_folder(evaluation.output.resolve(), benchmark, seed)
     shutil.rmtree(folder, ignore_errors=True)  # lmms-eval 0.7.3 would append to the files of an interrupted run
     folder.mkdir(parents=True)
     own_seed = {} if evaluation.backend == "transformers" else {"seed": seed}
     sampling = vars(evaluation.generation.of(benchmark)) | own_seed
-    label = re.sub(r"[^\w.-]+", "_", model.name)  # the name of a folder; lmms-eval splits at commas
     options = {
         "model": BACKENDS[evaluation.backend],
-        "model_args": f"pretrained={label}",
+        "model_args": "pretrained=model",  # the name of a folder
         "tasks": benchmark.task,
         "output_path": ".",
         "seed": seed,
@@ -161,8 +151,7 @@ def _planned(evaluation: Evaluation, model: EvaluatedModel, benchmark: Benchmark
         **({} if evaluation.limit is None else {"limit": evaluation.limit}),
     }
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-    run = {"task": benchmark.task, "folder": str(folder), "judged": benchmark.judged}
-    return {**run, "options": [*words, "--log_samples"]}
+    return {"folder": str(folder), "judged": benchmark.judged, "options": [*words, "--log_samples"]}
 
 
 def _now() -> str:

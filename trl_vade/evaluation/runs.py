@@ -21,10 +21,8 @@ from trl_vade.errors import EvaluationError, abbreviated
 
 from .benchmarks import Benchmark
 
-UNREADABLE_SHARE = 0.01
-"""Largest share of the judge's answers without a verdict. lmms-eval scores each as a wrong answer."""
-FAILED_REQUEST = "[LMMS_EVAL_REQUEST_FAILED"
-"""Prefix of the answer that lmms-eval's API backends invent after a request has failed (models/chat/openai.py)."""
+UNREADABLE_SHARE = 0.01  # the largest share of the judge's answers without a verdict, which score as wrong answers
+FAILED_REQUEST = "[LMMS_EVAL_REQUEST_FAILED"  # lmms-eval's answer after a failed request (models/chat/openai.py)
 # MathVerse's task also writes `submissions/mathverse_testmini_results.json`, which is not a results file.
 _RESULTS_NAME = re.compile(r"\d{8}_\d{6}_results\.json")
 
@@ -50,15 +48,13 @@ def run_folder(output: Path, benchmark: Benchmark, seed: int) -> Path:
 
 
 def read_run(folder: Path, benchmark: Benchmark, seed: int, limit: int | None) -> Run:
-    """Read the run in `folder` and check it. With a `limit`, it must have asked the first `limit` questions.
+    """Read the run in `folder`, and raise `EvaluationError` unless it is whole.
 
-    Raises:
-        EvaluationError: the run is missing or incomplete, its files disagree, seed or limit differ, requests failed,
-            or too many of the judge's answers have no verdict.
+    That is: its files are there and agree, seed and `limit` are these, no request failed, and the judge gave verdicts.
     """
     try:
         return _read(folder, benchmark, seed, limit)
-    except (OSError, KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
+    except (OSError, LookupError, TypeError, ValueError, AttributeError) as error:
         raise EvaluationError(
             f"The run {folder} is not valid: {error if type(error) is ValueError else repr(error)}. Look into the "
             "newest file of the folder logs, and run the same command again: finished runs are kept."

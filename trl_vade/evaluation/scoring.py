@@ -1,9 +1,7 @@
 """Functions of the tasks in `eval/tasks/`: lmms-eval's scoring of the answer inside its tags, and the rewards.
 
-Each gives under its metric the score of a question, 0 to 1.
-
-lmms-eval 0.7.3 does not strip `<answer>` tags: its `relaxed_correctness("<answer>42</answer>", "42")` is False. Here
-the answer is extracted as in training (`answers.tagged_answer`); a response without tags is unchanged. lmms-eval is
+Each gives under its metric the score of a question, 0 to 1. lmms-eval 0.7.3 does not strip `<answer>` tags. Here the
+answer is extracted as in training (`answers.tagged_answer`); a response without tags is unchanged. lmms-eval is
 imported only when a task scores, because YAML files load this module.
 """
 
@@ -24,7 +22,8 @@ def _by_lmms_eval(task: str, function: str) -> Callable[[Row, Sequence[str]], Ro
     """Return lmms-eval's scoring function of a task, applied to the answers inside their tags."""
 
     def score(row: Row, results: Sequence[str]) -> Row:
-        return getattr(importlib.import_module(f"lmms_eval.tasks.{task}.utils"), function)(row, _answers(results))
+        module = importlib.import_module(f"lmms_eval.tasks.{task}.utils")
+        return getattr(module, function)(row, [tagged_answer(text) for text in results])
 
     return score
 
@@ -33,8 +32,6 @@ chartqa = _by_lmms_eval("chartqa", "chartqa_process_results")  # relaxed accurac
 scienceqa = _by_lmms_eval("scienceqa", "sqa_process_results")  # the letter
 mathverse = _by_lmms_eval("mathverse", "mathverse_process_results")  # by a judge
 mathvision = _by_lmms_eval("mathvision", "mathvision_gpt_eval_process_results")  # by a judge
-
-
 _mathvision_rules = _by_lmms_eval("mathvision", "mathvision_process_results")
 _mathvista = _by_lmms_eval("mathvista", "mathvista_process_results")
 
@@ -76,10 +73,6 @@ _WORD = re.compile(r"[^\W\d_]{2,}")
 def _plain(text: str) -> str:
     words = re.sub(r"[^\w.+-]+", " ", text.lower()).split()
     return " ".join(filter(None, (word.rstrip(".") for word in words)))
-
-
-def _answers(results: Sequence[str]) -> list[str]:
-    return [tagged_answer(text) for text in results]
 
 
 def row_messages(row: Row) -> list[Row]:

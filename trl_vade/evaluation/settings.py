@@ -39,11 +39,11 @@ class Generation:
 
     def named(self, benchmark: Benchmark, backend: str) -> str:
         """Return the decoding of a benchmark in words, for the head of a table; a greedy one starts with "greedy"."""
-        one, penalty = self.of(benchmark), f"repetition penalty {self.repetition_penalty:g}"
-        penalty = "penalties of the server" if backend == "server" else penalty
-        top_k = f", top-k {one.top_k}" if one.top_k else ""
-        sampled = f"temperature {one.temperature:g}, top-p {one.top_p:g}{top_k}"
-        return f"{sampled if one.temperature else 'greedy'}, {penalty}"
+        one = self.of(benchmark)
+        top_k = f", top-k {one.top_k}" if one.top_k and backend != "server" else ""
+        words = f"temperature {one.temperature:g}, top-p {one.top_p:g}{top_k}" if one.temperature else "greedy"
+        theirs = "top-k and penalties of the server" if backend == "server" else None
+        return f"{words}, {theirs or f'repetition penalty {self.repetition_penalty:g}'}"
 
 
 @dataclass(frozen=True)
@@ -76,33 +76,19 @@ class Evaluation:
 def check(evaluation: Evaluation) -> list[Benchmark]:
     """Return the benchmarks, or raise `ConfigurationError` for what would fail late or be ignored in silence."""
     benchmarks, data = find_benchmarks(evaluation.tasks), evaluation.data
-    served, generation = evaluation.backend == "server", evaluation.generation
-    judged = [one.name for one in benchmarks if one.judged and evaluation.judge is None]
-    without_rows = [one.name for one in benchmarks if not one.dataset and one.name not in ("testbed", *data)]
-    unused = [name for name in data if name == "testbed" or name not in evaluation.tasks]
-    found = versions().get("lmms-eval")
-    for wrong, message in (
-        (not evaluation.seeds or len({*evaluation.seeds}) < len(evaluation.seeds), "--seeds: give some, each once."),
-        (served != bool(evaluation.server_url), "--backend server and --server_url (ending in /v1) go together."),
-        (
-            served and (generation.top_k != 0 or generation.repetition_penalty != 1),
-            "--top_k and --repetition_penalty are not sent to a server. Set them when you start it.",
-        ),
-        (
-            judged,
+    if (found := versions().get("lmms-eval")) != LMMS_EVAL:
+        raise ConfigurationError(f'lmms-eval {LMMS_EVAL} is needed, not {found}: pip install "trl-vade[eval]".')
+    if (evaluation.backend == "server") != bool(evaluation.server_url):
+        raise ConfigurationError("--backend server and --server_url go together.")
+    if judged := [one.name for one in benchmarks if one.judged and evaluation.judge is None]:
+        raise ConfigurationError(
             f"--tasks {','.join(judged)}: a language model judges the answers. Serve one (Qwen2.5-72B-Instruct in the "
-            "paper) and give --judge_url and --judge_model. scienceqa_img,chartqa,mathvision_rules need none.",
-        ),
-        (unused, f"--data {','.join(unused)}: it is not among --tasks, or has its own rows."),
-        (without_rows, f"--tasks {','.join(without_rows)} has your rows. Give their folder with --data NAME=FOLDER."),
-        (
-            found != LMMS_EVAL,
-            f"lmms-eval {LMMS_EVAL}, whose faults are corrected here, is needed, and {found or 'none'} is installed: "
-            'pip install "trl-vade[eval]".',
-        ),
-    ):
-        if wrong:
-            raise ConfigurationError(message)
+            "paper) and give --judge_url and --judge_model. scienceqa_img,chartqa,mathvision_rules need none."
+        )
+    if without := [one.name for one in benchmarks if not one.dataset and one.name not in ("testbed", *data)]:
+        raise ConfigurationError(f"--tasks {without[0]} has your rows. Give their folder: --data {without[0]}=FOLDER.")
+    if unused := [name for name in data if name == "testbed" or name not in evaluation.tasks]:
+        raise ConfigurationError(f"--data {','.join(unused)}: it is not among --tasks, or has its own rows.")
     return benchmarks
 
 

@@ -26,10 +26,8 @@ _MATHVISION = _words(
 )
 THOUGHTFUL = {
     "chartqa": _words(pre_prompt="", post_prompt=""),
-    "scienceqa": _SCIENCEQA,
-    "scienceqa_img": _SCIENCEQA,
-    "mathvision": _MATHVISION,
-    "mathvision_rules": _MATHVISION,
+    **dict.fromkeys(("scienceqa", "scienceqa_img"), _SCIENCEQA),
+    **dict.fromkeys(("mathvision", "mathvision_rules"), _MATHVISION),
 }
 """Words around a question that fit an instruction. lmms-eval's own ask for a single word (ChartQA), or for a letter
 "directly"."""
