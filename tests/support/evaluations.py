@@ -6,9 +6,7 @@ import textwrap
 from pathlib import Path
 
 from trl_vade.evaluation.benchmarks import BENCHMARKS
-from trl_vade.evaluation.models import EvaluatedModel
-from trl_vade.evaluation.results.runs import run_folder
-from trl_vade.evaluation.run import keep_settings
+from trl_vade.evaluation.runs import run_folder
 from trl_vade.evaluation.settings import Evaluation, Generation
 
 SAMPLED = Generation(temperature=0.6)
@@ -94,9 +92,6 @@ def write(folder, files):
     return folder
 
 
-MODEL = EvaluatedModel("you/model", Path("/models/model"), "c0ffee", "abcd")
-
-
 def small_evaluation(folder):
     """Of a model in a folder, on two benchmarks with two seeds."""
     model = write(folder / "models" / "tiny", FILES)
@@ -117,12 +112,6 @@ def finish(evaluation, output=None, **options):
         write_run(folder, benchmark.name, seed, scores=scores, limit=evaluation.limit, **options)
 
 
-def kept(evaluation, model=MODEL):
-    evaluation.output.mkdir(parents=True, exist_ok=True)
-    keep_settings(evaluation, model)
-    return json.loads((evaluation.output / "evaluation.json").read_text(encoding="utf-8"))
-
-
 BEGIN = """
 import json, os, signal, subprocess, sys, time
 from pathlib import Path
@@ -132,10 +121,10 @@ done = lambda number: Path(plan["done"], str(number)).touch()
 
 
 def write_runner(folder, code):
-    """A package in `folder`: processes that start there find its `evaluation.lmms.runner`, not the real one."""
-    package = folder / "trl_vade" / "evaluation" / "lmms"
+    """A package in `folder`: processes that start there find its `evaluation.runner`, not the real one."""
+    package = folder / "trl_vade" / "evaluation"
     package.mkdir(parents=True, exist_ok=True)
-    for each in (package, package.parent, package.parent.parent):
+    for each in (package, package.parent):
         (each / "__init__.py").touch()
     (package / "runner.py").write_text(BEGIN + textwrap.dedent(code), encoding="utf-8")
 

@@ -46,12 +46,13 @@ class Judge:
         try:
             if self.model not in (served := served_models(self.url, KEY)):
                 raise JudgeError(f"the server has {', '.join(served) or 'no model'}")
-            for prompt, right in ((RIGHT, 1), (WRONG, 0)):
-                messages = [{"role": "user", "content": prompt}]
-                answer = _client(self.url, KEY).chat.completions.create(model=self.model, messages=messages, **greedy)
-                text = answer.choices[0].message.content or ""
-                if verdict(text) != right:
-                    raise JudgeError(f"asked for a verdict that is {right}, it said {abbreviated(text)}")
+            with _client(self.url, KEY) as client:
+                for prompt, right in ((RIGHT, 1), (WRONG, 0)):
+                    messages = [{"role": "user", "content": prompt}]
+                    answer = client.chat.completions.create(model=self.model, messages=messages, **greedy)
+                    text = answer.choices[0].message.content or ""
+                    if verdict(text) != right:
+                        raise JudgeError(f"asked for a verdict that is {right}, it said {abbreviated(text)}")
         except Exception as error:  # of many kinds: no server, no time, no JSON, no chat completion
             raise JudgeError(
                 f"The judge {self.model} at {self.url} cannot be used: {told(error, KEY)}. lmms-eval itself would "
@@ -71,7 +72,8 @@ def _client(url: str, key: str) -> Any:
 
 def served_models(url: str, key: str) -> list[str]:
     """Return the names of the models on a server, whose key is in the environment variable `key`."""
-    return [model.id for model in _client(url, key).models.list()]
+    with _client(url, key) as client:
+        return [model.id for model in client.models.list()]
 
 
 def told(error: Exception, key: str) -> str:

@@ -54,10 +54,11 @@ def read_run(folder: Path, benchmark: Benchmark, seed: int, limit: int | None) -
     """
     try:
         return _read(folder, benchmark, seed, limit)
-    except (OSError, LookupError, TypeError, ValueError, AttributeError) as error:
+    except (OSError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        what = f"{error}" if type(error) is ValueError else f"{type(error).__name__}: {error}"
         raise EvaluationError(
-            f"The run {folder} is not valid: {error if type(error) is ValueError else repr(error)}. Look into the "
-            "newest file of the folder logs, and run the same command again: finished runs are kept."
+            f"The run {folder} is not valid: {what}. Look into the newest file of the folder logs, and run the same "
+            "command again: finished runs are kept."
         ) from error
 
 

@@ -3,16 +3,12 @@
 import subprocess
 import sys
 
-from trl_vade.evaluation.lmms.judge_guard import JUDGE_EXIT, JudgeGuard
-
-
-def test_a_guard_that_has_seen_nothing_reports_nothing():
-    assert JudgeGuard().report() == {"calls": 0, "unreadable": 0, "example": None}
+from trl_vade.evaluation.judge_guard import JUDGE_EXIT
 
 
 def test_a_dead_judge_ends_the_process_from_any_thread_with_the_reason_on_a_line_of_its_own():
     code = (
-        "import sys, threading; from trl_vade.evaluation.lmms.judge_guard import end_process; "
+        "import sys, threading; from trl_vade.evaluation.judge_guard import end_process; "
         "sys.stderr.write('\\r 10%|'); "
         "thread = threading.Thread(target=end_process, args=['gone:\\n nobody there']); "
         "thread.start(); thread.join(); print('still here')"

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 import yaml
 from huggingface_hub import HfApi, ModelCard, constants
+from trl_vade.evaluation.publishing.leaderboards import declared_tasks
+from trl_vade.evaluation.publishing.publish import publish_results
+from trl_vade.evaluation.results.table import Results, digest_of
 
 from tests.support.hub import offline
 from tests.support.refusals import refused, says
 from trl_vade.errors import EvaluationError, HubError, HubOfflineError
 from trl_vade.evaluation.benchmarks import BENCHMARKS
 from trl_vade.evaluation.models import fingerprint
-from trl_vade.evaluation.publishing.leaderboards import declared_tasks
-from trl_vade.evaluation.publishing.publish import publish_results
-from trl_vade.evaluation.results.table import Results, digest_of
 from trl_vade.hub import uploading as hub_module
 from trl_vade.hub.failures import HTTP_ERROR
 

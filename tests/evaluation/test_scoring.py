@@ -13,7 +13,8 @@ from trl.data_utils import prepare_multimodal_messages
 
 from tests.support.rows import picture
 from tests.support.verifier_cases import ARROW_CASES
-from trl_vade.evaluation.lmms.scoring import (
+from trl_vade.evaluation import scoring
+from trl_vade.evaluation.scoring import (
     mean,
     mixture,
     row_images,
@@ -65,25 +66,13 @@ def test_a_row_is_asked_as_the_trainer_asks_it():
                 assert part["url"].tobytes() == other["image"].tobytes()
 
 
-@pytest.mark.parametrize("row", [{}, {"images": None}, {"images": []}])
-def test_a_row_without_images_is_text(row):
-    row = {"prompt": [say("user", "2 + 2?")]} | row
-    assert row_messages(row) == [{"role": "user", "content": [{"type": "text", "text": "2 + 2?"}]}]
-    assert row_images(row) == []
-    assert row_text(row) == "2 + 2?"
-
-
-def test_an_image_of_another_mode_becomes_one_that_models_take():
-    image = Image.new("LA", (8, 8), (7, 0))
-    assert [found.mode for found in row_images({"images": [image]})] == ["RGB"]
-
-
-def test_a_row_is_not_changed_by_being_asked():
-    """lmms-eval asks for it more than once."""
-    row = {"prompt": [say("user", "How many?")], "images": [picture(1)]}
-    first = row_messages(row)
-    assert row_messages(row) == first
-    assert kinds(first) == [("user", ["image", "text"])]
+def test_a_row_without_images_is_text_and_an_image_of_another_mode_becomes_one_that_models_take():
+    for images in ({}, {"images": None}, {"images": []}):
+        row = {"prompt": [say("user", "2 + 2?")]} | images
+        assert row_messages(row) == [{"role": "user", "content": [{"type": "text", "text": "2 + 2?"}]}]
+        assert row_images(row) == []
+        assert row_text(row) == "2 + 2?"
+    assert [found.mode for found in row_images({"images": [Image.new("LA", (8, 8), (7, 0))]})] == ["RGB"]
 
 
 # ----------------------------------------------------------------------------------------------------------- testbed
@@ -140,7 +129,42 @@ def test_over_all_rows_the_score_is_the_mean_of_those_that_count(scores, found):
 def test_a_task_file_that_names_a_function_costs_no_lmms_eval():
     """lmms-eval reads each task's file to list them: the module behind it must come at once, and for nothing."""
     heavy = {"lmms_eval", "torch", "datasets", "evaluate"}
-    code = f"import sys, trl_vade.evaluation.lmms.scoring; print(*{heavy} & {{*sys.modules}})"
-    place = Path(__file__).parents[3]
+    code = f"import sys, trl_vade.evaluation.scoring; print(*{heavy} & {{*sys.modules}})"
+    place = Path(__file__).parents[2]
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=place)
     assert (done.returncode, done.stdout.split()) == (0, []), done.stderr
+
+
+# --------------------------------------------------------------------------------------------------------- mathvista
+
+RESPONSE = "The legend has four bars.\n\nSo the *answer* is: the longest bar, which is 12 cm."
+CHOICES = ["less than one half of it", "more than one half of it", "None"]
+EXTRACTED = {
+    "an answer": [
+        *("12", "12.5", "-3", "1,200", "B", "(B)", "3/11", "3 / 11", "5 cm^2", "[1, 2, 3, 4, 5]", "none", "not equal"),
+        *("x^2 + 3x - 4 = 0 or y < 2 - 5", "more than one half of it", "**Less than one half of it.**", "No"),
+        *("the longest bar, which is 12 cm", "four bars. So the answer is", "The Answer is the longest bar"),
+    ],
+    "no answer": [
+        *("", "null.", "N/A", "No answer", "No final answer was given", "The answer is not stated in the response"),
+        *("The response does not provide a final answer.", "The solution is cut off before a value is found"),
+        *("The model\u2019s response doesn\u2019t reach a conclusion.", "It ends without giving a value."),
+    ],
+    "no judge": ["The service is overloaded, please try again later.", "I cannot help with this request."],
+}
+
+
+def test_a_judges_words_are_an_answer_or_say_that_there_is_none_or_are_those_of_no_judge(monkeypatch):
+    """lmms-eval takes the nearest choice for each, which is right here."""
+
+    def kind(extraction):
+        said = {"llm_as_judge_eval": {"extraction": extraction, "true_false": True}}
+        monkeypatch.setattr(scoring, "_mathvista", lambda row, results: said)
+        found = scoring.mathvista({"answer_type": "text", "choices": CHOICES}, [RESPONSE])
+        if found["unreadable"]:
+            return "no judge"
+        return "an answer" if found["llm_as_judge_eval"] else "no answer"
+
+    assert {text: kind(text) for texts in EXTRACTED.values() for text in texts} == {
+        text: what for what, texts in EXTRACTED.items() for text in texts
+    }

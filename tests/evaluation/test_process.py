@@ -1,0 +1,222 @@
+"""lmms-eval's process: what it gets and does not get, how its end is told, and that nothing of it stays.
+
+In place of lmms-eval small real processes, started by the same code: `python -m trl_vade.evaluation.runner` finds the
+module of the working directory first. The real one is in tests/lmms.
+"""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import textwrap
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.evaluations import write_runner
+from tests.support.refusals import refused
+from trl_vade.errors import EvaluationError, JudgeError
+from trl_vade.evaluation.judge_guard import JUDGE_EXIT
+from trl_vade.evaluation.process import _end, child_environment, run_plan
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@contextmanager
+def pipe():
+    """Both ends of a pipe, the first as a file; the test closes the second when a process has it."""
+    reading, writing = os.pipe()
+    with open(reading, "rb", buffering=0) as file:
+        yield file, writing
+
+
+def said(file):
+    """What came through the pipe next, b"" when no process has the other end any more; a failure if neither comes."""
+    assert select.select([file], [], [], 30)[0], "the process neither says a word nor ends"
+    return file.read(100)
+
+
+@pytest.fixture
+def child(tmp_path, monkeypatch):
+    """A function that runs a plan of two runs, by a process with this code, and returns its log."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    log = tmp_path / "out" / "logs" / "now.log"
+
+    def run(code, finished=lambda number: None, **environment):
+        write_runner(tmp_path, code)
+        run_plan({"runs": [0, 1], "tasks": "here"}, log, finished, environment)
+        return log.read_text(encoding="utf-8")
+
+    return run
+
+
+# ------------------------------------------------------------------------------------------------- what it is given
+
+
+def test_neither_a_token_nor_a_distributed_run_goes_to_lmms_eval_and_no_login_is_read():
+    kept = {"PATH": "/bin", "HF_HOME": "/h", "TOKENIZERS_PARALLELISM": "false", "OPENAI_API_KEY": "a"}
+    names = ["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"]
+    names += ["MASTER_ADDR", "TORCHELASTIC_RUN_ID", "ACCELERATE_MIXED_PRECISION", "LMMS_EVAL_PLUGINS", "GROUP_RANK"]
+    given = child_environment({**kept, **dict.fromkeys(names, "x"), "HF_TOKEN_PATH": "/h/token", "NO_PROXY": "a"})
+    login = {"HF_TOKEN_PATH": os.devnull, "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1", "PYTHON_DOTENV_DISABLED": "1"}
+    proxy = dict.fromkeys(("no_proxy", "NO_PROXY"), "a,localhost,127.0.0.1,::1")
+    assert given == kept | login | proxy | {"PYTHONSAFEPATH": "1"}
+
+
+def test_the_process_has_the_plan_and_the_environment_and_tells_each_run_when_it_is_done(child, monkeypatch):
+    monkeypatch.setenv("MINE", "kept")
+    done = []
+    code = "print(json.dumps([plan, dict(os.environ)])); done(0); print('error', file=sys.stderr); done(1)"
+    log = child(code, done.append, MODEL_VERSION="judge").splitlines()
+    plan, environment = json.loads(next(line for line in log if line != "error"))
+    assert (plan["tasks"], plan["runs"], done) == ("here", [0, 1], [0, 1])
+    assert (environment["MINE"], environment["MODEL_VERSION"]) == ("kept", "judge")
+    assert "error" in log
+    assert not Path(plan["done"]).exists()  # and nothing is left of it
+
+
+# ------------------------------------------------------------------------------------------------------- how it ends
+
+
+@pytest.mark.parametrize(
+    ("end", "names"),
+    [("sys.exit(0)", ["exit code 0"]), ("sys.exit(3)", ["exit code 3"]), ("os.kill(os.getpid(), 9)", ["-9"])],
+)
+def test_a_process_that_ends_before_its_runs_are_done_has_failed_whatever_its_exit_code_says(child, end, names):
+    """What was finished is told, and the end of the log shown, with causes from before."""
+    done = []
+    cause = "(EngineCore_DP0 pid=12) ERROR 11-22 10:00:00 [core.py:708] torch.OutOfMemoryError: CUDA out of memory."
+    code = f"done(0); print({cause!r}); [print(n, 'x' * 1000) for n in range(50)]; sys.stdout.flush(); {end}"
+    with refused(EvaluationError, [*names, "now.log"], ["same command", "--data"]) as raised:
+        child(code, done.append)
+    shown = str(raised.value).partition("):\n")[2].splitlines()
+    assert shown[0] == f"  {cause}"
+    assert [line.split()[0] for line in shown[1:]] == [str(number) for number in range(35, 50)]
+    assert max(map(len, shown)) <= 302
+    assert done == [0]
+
+
+def test_a_dead_judge_is_told_in_its_own_words_and_is_no_score(child):
+    code = f"print('trl_vade: The judge said nothing.\\nmore'); sys.exit({JUDGE_EXIT})"
+    with refused(JudgeError, ["The judge said nothing.", "now.log"], ["same command"]):
+        child(code)
+
+
+def test_how_a_process_ends_that_has_done_all_its_runs_is_of_no_concern(child, monkeypatch):
+    """Engines crash or hang while they are torn down; by then every file was read and believed."""
+    monkeypatch.setattr("trl_vade.evaluation.process.PATIENCE", 0.1)
+    for end in ("os.abort()", "time.sleep(600)"):
+        child(f"done(0); done(1); {end}")
+
+
+def test_a_run_that_cannot_be_believed_ends_the_process(child):
+    def finished(number):
+        raise EvaluationError(f"run {number} does not count")
+
+    with refused(EvaluationError, ["run 0"]):
+        child("done(0); time.sleep(600)", finished)
+
+
+# ------------------------------------------------------------------------------------------------ and nothing stays
+
+
+@contextmanager
+def stubborn_family():
+    """A process that ignores SIGTERM, with a child that does so too; and a pipe that both hold."""
+    code = """
+        import os, signal, subprocess, sys, time
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        child = "import os, sys, time; os.write(int(sys.argv[1]), b'ready'); time.sleep(600)"
+        subprocess.Popen([sys.executable, "-S", "-c", child, sys.argv[1]], pass_fds=[int(sys.argv[1])])
+        time.sleep(600)
+    """
+    with pipe() as (reading, writing):
+        words = [sys.executable, "-S", "-c", textwrap.dedent(code), str(writing)]
+        process = subprocess.Popen(words, pass_fds=[writing], start_new_session=True)
+        os.close(writing)
+        try:
+            assert said(reading) == b"ready"
+            yield process, reading
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def test_what_does_not_end_by_itself_is_ended_with_all_that_it_started_also_at_a_second_ctrl_c(monkeypatch):
+    monkeypatch.setattr("trl_vade.evaluation.process.PATIENCE", 0.1)
+    with stubborn_family() as (process, reading):
+        _end(process)
+        assert process.returncode == -signal.SIGKILL
+        assert said(reading) == b""  # the child is gone too
+    with stubborn_family() as (process, reading):
+        wait, interrupts = process.wait, [KeyboardInterrupt]
+
+        def interrupted(patience=None):
+            if interrupts:
+                raise interrupts.pop()
+            return wait(patience)
+
+        monkeypatch.setattr(process, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            _end(process)
+        assert said(reading) == b""
+
+
+LAUNCH = """
+import os, sys
+from pathlib import Path
+from trl_vade.evaluation.process import run_plan
+os.chdir(sys.argv[1])
+os.environ["PYTHONPATH"] = sys.argv[1]
+run_plan({"runs": [0]}, Path("now.log"), print, {})
+"""
+
+
+def test_where_this_process_is_killed_the_other_one_hears_of_it(tmp_path):
+    """As the kernel, or a scheduler at last, does it: no handler and no `finally` is called then."""
+    os.mkfifo(tmp_path / "fifo")
+    code = """
+        fifo = os.open("fifo", os.O_WRONLY)
+        os.write(fifo, b"ready")
+        os.write(fifo, b"over" if os.read(0, 1) == b"" else b"what?")
+    """
+    write_runner(tmp_path, code)
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "TMPDIR": str(tmp_path)}
+    parent = subprocess.Popen([sys.executable, "-c", LAUNCH, str(tmp_path)], env=environment)
+    with open(tmp_path / "fifo", "rb", buffering=0) as reading:
+        assert said(reading) == b"ready"
+        assert not select.select([reading], [], [], 0.05)[0]  # while this one lives it is not over
+        parent.kill()
+        parent.wait()
+        assert said(reading) == b"over"
+        assert said(reading) == b""
+
+
+def test_lmms_evals_process_ends_then_with_all_that_it_started():
+    code = """
+        import os, signal, subprocess, sys, threading, time
+        from trl_vade.evaluation.runner import _end_with_parent
+        held = int(sys.argv[1])
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"], pass_fds=[held])
+        threading.Thread(target=_end_with_parent, daemon=True).start()
+        os.write(held, b"ready")
+        time.sleep(600)
+    """
+    with pipe() as (reading, held):
+        words = [sys.executable, "-c", textwrap.dedent(code), str(held)]
+        options = {"env": os.environ | {"PYTHONPATH": str(REPOSITORY)}, "start_new_session": True}
+        with subprocess.Popen(words, pass_fds=[held], stdin=subprocess.PIPE, **options) as process:
+            os.close(held)
+            try:
+                assert said(reading) == b"ready"
+                process.stdin.close()
+                assert said(reading) == b""
+                assert process.wait() == -signal.SIGKILL
+            finally:
+                _end(process)
