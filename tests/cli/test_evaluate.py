@@ -9,16 +9,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-import datasets
 import pytest
 
 from tests.support.commands import run, said
 from tests.support.evaluations import FILES, RUNNER, finish, install_lmms_eval, logs, write, write_runner
 from tests.support.refusals import says
-from trl_vade.cli.evaluate import _value, evaluate
+from trl_vade.cli.evaluate import evaluate
 from trl_vade.evaluation.benchmarks import BENCHMARKS, FIVE
-from trl_vade.evaluation.results.table import read_results
-from trl_vade.evaluation.run import owned
+from trl_vade.evaluation.results import read_results
 from trl_vade.evaluation.settings import Evaluation, Generation
 from trl_vade.rewards.functions import INSTRUCTION
 
@@ -69,7 +67,7 @@ def test_the_help_names_every_benchmark_and_its_lines_are_short():
     text = run("evaluate", "--help").stdout
     assert [name for name in BENCHMARKS if not re.search(rf"\b{name}\b", text)] == []
     assert max(map(len, text.splitlines())) <= 80
-    for option in ("--judge_url", "--push_to_hub", "--publish_limited", "--system_prompt"):
+    for option in ("--judge_url", "--push_to_hub", "--system_prompt"):
         assert option in text
 
 
@@ -79,23 +77,8 @@ def test_what_is_left_out_has_the_defaults_of_an_evaluation():
     assert tuple(options["tasks"].split(",")) == evaluation.tasks == FIVE
     assert tuple(map(int, options["seeds"].split(","))) == evaluation.seeds
     assert {name: options[name] for name in vars(generation)} == vars(generation)
-    for name in ("backend", "limit", "server_url", "revision", "device", "instruction", "system_prompt"):
+    for name in ("backend", "limit", "server_url", "revision", "instruction", "system_prompt"):
         assert options[name] == getattr(evaluation, name), name
-
-
-def test_a_models_argument_is_a_number_a_truth_or_a_text():
-    values = {
-        "4": 4,
-        "-1": -1,
-        "0.5": 0.5,
-        "1e-3": 0.001,
-        "true": True,
-        "False": False,
-        "a=b": "a=b",
-        "flash": "flash",
-    }
-    assert {text: _value(text) for text in values} == values
-    assert _value("true") is True
 
 
 def test_a_slip_in_an_option_is_a_usage_error_that_names_it():
@@ -107,6 +90,7 @@ def test_a_slip_in_an_option_is_a_usage_error_that_names_it():
         ["--data", "chartqa"],
         ["--data", "=rows"],
         ["--model_args", "max_pixels=9,device_map"],
+        ["--push_to_hub", "you/model", "--limit", "4"],
         ["--backend", "sglang"],
         ["--temperature", "hot"],
         ["--judge", "x"],
@@ -121,27 +105,18 @@ def test_an_output_directory_has_to_be_named():
 # ------------------------------------------------------------------------------------------------------------ refusals
 
 
-def test_what_cannot_work_is_one_message():
-    secret = "http://me:hf_secret@host/v1"
-    for options in (
-        ["--temperature", "-1"],
-        ["--instruction", "mixtures"],
-        ["--system_prompt", "off"],
-        ["--seeds", " , "],
-        ["--server_url", secret],
-        ["--model_args", "api_key=hf_secret"],
-        ["--judge_url", secret, "--judge_model", "x"],
-        ["--tasks", "mathvista"],
-    ):
+def test_what_cannot_work_is_one_message(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(install_lmms_eval(tmp_path / "site"))
+    for options in (["--server_url", "http://host/v1"], ["--data", "mixture=rows"], ["--tasks", "mathvista"]):
         text = refused(*options, words=options[:1])
         assert text.startswith("Error: ")
         assert text.count("Error:") == 1
-        assert "hf_secret" not in text
 
 
 def test_the_embedded_model_is_not_trained_for_a_command_that_cannot_work(tmp_path, monkeypatch):
     """Its training takes minutes."""
     monkeypatch.setattr("huggingface_hub.constants.HF_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr("trl_vade.evaluation.settings.versions", dict)
     refused(model="testbed", words=["lmms-eval", 'pip install "trl-vade[eval]"'])
     assert not (tmp_path / "home").exists()
 
@@ -172,12 +147,12 @@ def test_at_the_end_the_table_is_printed_and_the_files_are_there(model, monkeypa
 def test_every_option_reaches_the_evaluation(model, tmp_path):
     made(seeds=(3,), limit=4)
     options = ["--limit", 4, "--temperature", 0.7, "--top_p", 0.9, "--top_k", 20, "--max_new_tokens", 9]
-    options += ["--seeds", 3, "--instruction", "mixture", "--system_prompt", "Be brief.", "--device", "cpu"]
+    options += ["--seeds", 3, "--instruction", "mixture", "--system_prompt", "Be brief."]
     options += ["--batch_size", 3, "--model_args", "max_pixels=9,use_cache=true"]
     result = command(*options, model=model)
     assert result.exit_code == 0, (result.output, result.exception)
     plan = json.loads(Path("last-plan.json").read_text())
-    assert (plan["device"], plan["instruction"], plan["system_prompt"]) == ("cpu", INSTRUCTION, "Be brief.")
+    assert (plan["instruction"], plan["system_prompt"]) == (INSTRUCTION, "Be brief.")
     assert plan["arguments"] == {"pretrained": str(model), "batch_size": 3, "max_pixels": 9, "use_cache": True}
     words = plan["runs"][0]["options"]
     given = dict(zip(words[:-1:2], words[1:-1:2], strict=True))
@@ -193,42 +168,17 @@ def test_questions_at_a_time_are_what_suits_the_backend(model, backend, size, tm
     assert json.loads(Path("last-plan.json").read_text())["arguments"]["batch_size"] == size
 
 
-@pytest.mark.parametrize("text", ["none", "None", ""])
-def test_none_is_no_instruction(model, text):
-    """It was added to every question as a word, and took ChartQA's own closing words away."""
-    made(seeds=(0,))
-    assert command("--seeds", 0, "--instruction", text, "--system_prompt", text, model=model).exit_code == 0
-    results = read_results(Path("out"))
-    assert (results["instruction"], results["system_prompt"]) == (None, None)
-
-
 def test_the_results_are_published_where_that_was_asked_for(model, hub):
     made()
-    result = command("--seeds", "0,1", "--push_to_hub", "you/tiny", model=model)
+    options = ["--push_to_hub", "you/tiny", "--hub_revision", "try", "--private"]
+    result = command("--seeds", "0,1", *options, model=model)
     assert result.exit_code == 0, (result.output, result.exception)
     assert f"{hub.url}/you/tiny" in result.stdout
-    files = hub.repos["you/tiny"].files()
+    assert hub.repos["you/tiny"].private
+    assert "README.md" not in hub.repos["you/tiny"].files()
+    files = hub.repos["you/tiny"].files("try")
     assert b"62.5" in files["README.md"]
     assert [path for path in files if path.endswith("/results.json")]
-
-
-def test_what_of_the_results_is_published_and_where_is_asked_for(model, hub, tmp_path):
-    made(seeds=(0,), limit=4)
-    rows = tmp_path / "rows" / "data"
-    rows.mkdir(parents=True)
-    datasets.Dataset.from_list([{"question": "?", "answer": "4"}]).to_parquet(rows / "test-00000-of-00001.parquet")
-    options = ["--seeds", 0, "--limit", 4, "--data", f"chartqa={rows.parent}", "--push_to_hub", "you/tiny"]
-    refused(*options, model=model, words=["--limit 4", "--publish_limited"])
-    assert hub.repos == {}
-    options += ["--publish_limited", "--private", "--hub_revision"]
-    for branch, more in (("try", []), ("all", ["--publish_samples"])):
-        result = command(*options, branch, *more, model=model)
-        assert result.exit_code == 0, (result.output, result.exception)
-        files = hub.repos["you/tiny"].files(branch)
-        assert [path for path in files if path.endswith("/results.json")]
-        assert bool([path for path in files if "_samples_" in path]) == bool(more)
-    assert hub.repos["you/tiny"].files().keys() == {".gitattributes"}
-    assert hub.repos["you/tiny"].private
 
 
 def test_a_run_that_failed_is_one_message_and_nothing_is_published(model, hub):
@@ -258,8 +208,6 @@ def test_a_job_that_is_told_to_end_leaves_no_process_behind_and_can_be_continued
     assert says(result.stderr, "same command")
     assert "Traceback" not in result.output
     assert not Path("out", "results.json").exists()
-    with owned(Path("out")):  # which the process would still hold
-        pass
     write_runner(model.parent.parent, RUNNER)
     assert command("--seeds", "0,1", model=model).exit_code == 0
     done = logs(Evaluation("", Path("out")))

@@ -10,6 +10,7 @@ from trl_vade.cli.parsing import VADEScriptArguments
 from trl_vade.cli.training import refuse_contradictions
 from trl_vade.errors import ConfigurationError
 from trl_vade.evaluation.callback import planned
+from trl_vade.evaluation.settings import Evaluation
 
 
 def test_without_benchmarks_there_is_nothing_to_evaluate():
@@ -19,7 +20,8 @@ def test_without_benchmarks_there_is_nothing_to_evaluate():
 def test_the_options_of_the_benchmarks_are_those_of_the_callback():
     given = {"lmms_tasks": ["mixture"], "lmms_steps": 5, "lmms_data": ["mixture=a=b"], "lmms_instruction": "mixture"}
     options = VADEScriptArguments("d", **given).lmms_options()
-    assert options.keys() <= inspect.signature(planned).parameters.keys()
+    fields = inspect.signature(planned).parameters.keys() | Evaluation.__dataclass_fields__.keys()
+    assert options.keys() <= fields
     assert options["data"] == {"mixture": Path("a=b")}
     assert (options["every_steps"], options["limit"]) == (5, 64)
 

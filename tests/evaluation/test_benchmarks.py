@@ -46,22 +46,15 @@ def test_the_papers_figures_are_of_as_many_questions_and_runs_as_the_defaults_ha
     assert name != "scienceqa_img" or among(BENCHMARKS["scienceqa"].questions) < whole
 
 
-@pytest.mark.parametrize("name", BENCHMARKS)
-def test_a_benchmark_is_known_by_its_own_name_and_has_a_task_of_its_own(name):
-    benchmark = BENCHMARKS[name]
-    assert benchmark.name == name
-    assert benchmark.task == f"vade_{name}"
-    assert benchmark.key == f"{benchmark.metric},none"
-    # The folder of a run and the file of its samples are named after it.
-    assert re.fullmatch(r"[a-z_]+", name)
+def test_a_benchmark_is_known_by_its_own_name_and_has_a_task_of_its_own():
+    for name, benchmark in BENCHMARKS.items():
+        assert (benchmark.name, benchmark.task, benchmark.key) == (name, f"vade_{name}", f"{benchmark.metric},none")
+        assert re.fullmatch(r"[a-z_]+", name)  # the folder of a run and the file of its samples are named after it
 
 
-def test_benchmarks_come_in_the_order_of_the_command_and_each_once():
+def test_benchmarks_come_in_the_order_of_the_command_and_each_once_and_no_others_are_known():
     chosen = find_benchmarks(["testbed", "chartqa", "testbed"])
     assert [benchmark.name for benchmark in chosen] == ["testbed", "chartqa"]
-
-
-@pytest.mark.parametrize("names", [["chartqa", "charrtqa"], ["ChartQA"], [""], []])
-def test_an_unknown_benchmark_and_none_are_refused_with_the_list_of_those_there_are(names):
-    with refused(ConfigurationError, ["--tasks", *names[-1:]], BENCHMARKS):
-        find_benchmarks(names)
+    for names in (["chartqa", "charrtqa"], ["ChartQA"], [""], []):
+        with refused(ConfigurationError, ["--tasks", *names[-1:]], BENCHMARKS):
+            find_benchmarks(names)

@@ -5,13 +5,13 @@ import json
 import numpy as np
 import pytest
 from PIL import Image
-from trl_vade.evaluation.results.runs import read_run, run_folder
-from trl_vade.evaluation.results.summary import write_results
 
 from eval import compare
 from tests.support.refusals import refused, says
 from trl_vade.errors import ConfigurationError, EvaluationError
 from trl_vade.evaluation.benchmarks import BENCHMARKS
+from trl_vade.evaluation.results import write_results
+from trl_vade.evaluation.runs import read_run, run_folder
 from trl_vade.pictures.palette import LIGHT
 
 VERSIONS = {"lmms-eval": "0.7.3", "transformers": "5.0.0", "torch": "2.9.0", "vllm": "0.12.0", "datasets": "4.0.0"}

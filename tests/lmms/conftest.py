@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from tests.support.loopback_judge import LoopbackJudge
-from trl_vade.evaluation.judge import Judge
-from trl_vade.evaluation.lmms.arithmetic import close_eval
+from trl_vade.evaluation.corrections import close_eval
+from trl_vade.evaluation.judge import Judge, no_proxy
 
 SECRET = "sk-secret-4711"
 
@@ -21,8 +21,8 @@ def server():
 def lmms(server):
     """lmms-eval's own scoring of the three tasks, imported with the judge's variables, as its own process does it."""
     with pytest.MonkeyPatch.context() as patch:
-        judge = Judge.of(server.url, server.model)
-        for name, value in judge.environment({"JUDGE_API_KEY": SECRET, "HTTP_PROXY": "http://127.0.0.1:1"}).items():
+        patch.setenv("JUDGE_API_KEY", SECRET)
+        for name, value in (Judge(server.url, server.model).environment() | no_proxy({})).items():
             patch.setenv(name, value)
         patch.setenv("HTTP_PROXY", "http://127.0.0.1:1")  # where nobody is
         close_eval()

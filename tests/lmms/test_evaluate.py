@@ -19,8 +19,8 @@ from tests.support.hub import connected_hub
 from tests.support.loopback_judge import LoopbackJudge
 from trl_vade.cli.main import app
 from trl_vade.evaluation import benchmarks
-from trl_vade.evaluation.results.runs import read_run, run_folder
-from trl_vade.evaluation.results.table import read_results
+from trl_vade.evaluation.results import read_results
+from trl_vade.evaluation.runs import read_run, run_folder
 from trl_vade.rewards.functions import INSTRUCTION
 from trl_vade.testbed import exact_answer_reward, load_testbed_dataset, load_testbed_model
 
@@ -32,7 +32,6 @@ pytestmark = [
 ]
 STAND_INS = ("chartqa", "scienceqa", "mathvista", "mathverse", "mixture")
 THREE = ("chartqa", "scienceqa", "mathvista")
-SENT = ("--publish_samples",)  # the stand-ins are rows of the user's
 SAMPLING = ("--temperature", "1.0", "--max_new_tokens", "12", "--model_args", "min_pixels=784")
 
 
@@ -66,7 +65,7 @@ def evaluate(model, output, rows, tasks, *options, judge=None):
     """The command, in this process; lmms-eval is in one of its own."""
     words = ["evaluate", str(model), "--output_path", str(output), "--tasks", ",".join(tasks), *SAMPLING]
     words += [word for name in tasks if name in rows for word in ("--data", f"{name}={rows[name]}")]
-    words += ["--judge_url", judge.url, "--judge_model", judge.model, "--judge_delay", "0.1"] if judge else []
+    words += ["--judge_url", judge.url, "--judge_model", judge.model] if judge else []
     return CliRunner().invoke(app, [*words, *map(str, options)], prog_name="trl-vade")
 
 
@@ -100,7 +99,7 @@ def published(tmp_path_factory, model, rows, judge):
         HfApi().upload_folder(repo_id="you/tiny", folder_path=model)
         commits = len(hub.repos["you/tiny"].history())
         patch.setenv("HF_TOKEN", os.environ["HF_TOKEN"])
-        result = evaluate("you/tiny", output, rows, THREE, "--push_to_hub", "you/tiny", *SENT, judge=judge)
+        result = evaluate("you/tiny", output, rows, THREE, "--push_to_hub", "you/tiny", judge=judge)
         assert result.exit_code == 0, result.output + result.stderr
         yield hub, output, result.output, commits
 
@@ -147,7 +146,8 @@ def test_the_card_and_the_raw_results_come_to_the_hub_in_one_commit(published):
     repository = hub.repos["you/tiny"]
     assert len(repository.history()) == commits + 1
     files = repository.files()
-    assert len([path for path in files if path.endswith("_samples_vade_chartqa.jsonl")]) == 4
+    assert len([path for path in files if path.endswith("_results.json")]) == 12  # of four seeds
+    assert not [path for path in files if "_samples_" in path]  # the stand-ins are rows of the user's
     assert any(path.endswith("/results.json") for path in files)
     card = ModelCard(files["README.md"].decode())
     index = {entry.dataset_name: entry.metric_value for entry in card.data.eval_results}
@@ -192,7 +192,7 @@ def test_after_its_results_made_a_commit_the_same_command_finds_all_done_and_pub
     """The model's newest commit is now that of the results: the same weights, so the same evaluation."""
     hub, output, _, _ = published
     before, logs = set(hub.repos["you/tiny"].files()), list((output / "logs").iterdir())
-    repeated(output, rows, judge, "--push_to_hub", "you/tiny", *SENT)
+    repeated(output, rows, judge, "--push_to_hub", "you/tiny")
     assert set(hub.repos["you/tiny"].files()) == before
     assert list((output / "logs").iterdir()) == logs  # no process of lmms-eval was started
 
@@ -227,12 +227,12 @@ def unpublished(hub, output):
     assert not (output / "results.json").exists()
 
 
-@pytest.mark.parametrize(("mode", "says"), [("dead", "wrong answer"), ("nonsense", "verdict")])
+@pytest.mark.parametrize(("mode", "says"), [("dead", "is dead"), ("nonsense", "verdict")])
 def test_a_judge_that_fails_on_the_way_ends_the_evaluation_and_publishes_nothing(
     judge, mode, says, model, rows, hub, tmp_path
 ):
     output = tmp_path / "out"
-    judge.fail_after(5, mode)  # three are the questions before the start
+    judge.fail_after(4, mode)  # two are the questions before the start
     options = ("--seeds", "0,1", "--push_to_hub", "you/bad")
     refused(evaluate(model, output, rows, ["mathverse"], *options, judge=judge), says)
     unpublished(hub, output)

@@ -9,8 +9,8 @@ import pytest
 
 from tests.lmms.conftest import SECRET
 from tests.support.refusals import refused
-from trl_vade.evaluation.lmms import judge_guard, scoring
-from trl_vade.evaluation.lmms.judge_guard import JudgeGuard
+from trl_vade.evaluation import judge_guard, scoring
+from trl_vade.evaluation.judge_guard import JudgeGuard
 
 pytestmark = pytest.mark.lmms
 
@@ -57,8 +57,6 @@ def test_a_good_judge_is_heard_and_counted(lmms, guard, dead):
     assert mathvista(lmms, "It is 12.") == "12"
     assert mathvista(lmms, "12") == "12"  # no judge is asked
     assert guard.report() == {"calls": 5, "unreadable": 0, "example": None}
-    guard.reset()
-    assert guard.report()["calls"] == 0
     assert dead == []
 
 
@@ -147,7 +145,7 @@ def test_a_second_guard_replaces_the_first_and_four_threads_are_counted(lmms, gu
     assert guard.report()["calls"] == 0
 
 
-# -------------------------------------------------------------- what else `lmms_runner` and its tasks mend
+# ---------------------------------------------------------------------- what else `corrections` and `scoring` mend
 
 
 def mathvista_row(**changes):
@@ -234,7 +232,7 @@ def test_no_answer_is_compiled_as_code_by_any_scorer_although_lmms_eval_does(lmm
     monkeypatch.setattr(eval_utils, "latex2sympy", latex2sympy)
     monkeypatch.delattr(eval_utils, "eval")
     scoring.mathvision_rules(table, ["f(1)"])
-    assert any(b"f(1)" in bytes(source) for source in compiled)  # no longer: drop `arithmetic`
+    assert any(b"f(1)" in bytes(source) for source in compiled)  # no longer: drop `close_eval`
 
 
 VERSE = (
@@ -278,13 +276,13 @@ def load(monkeypatch):
     """transformers' loading of Qwen2.5-VL, as lmms-eval's process has it."""
     from transformers import Qwen2_5_VLForConditionalGeneration as Model
 
-    from trl_vade.evaluation.lmms.runner import _load_whole_models
+    from trl_vade.evaluation.corrections import load_whole_models
 
     stock = Model.from_pretrained
 
     def load(folder, penalty=1.0):
         monkeypatch.setattr(Model, "from_pretrained", stock)
-        _load_whole_models(penalty)
+        load_whole_models(penalty)
         return Model.from_pretrained(folder)
 
     return load

@@ -14,7 +14,7 @@ from tests.lmms import stand_ins
 from tests.support.loopback_judge import LoopbackJudge
 from trl_vade.cli.main import app
 from trl_vade.evaluation.benchmarks import BENCHMARKS, FIVE
-from trl_vade.evaluation.results.table import read_results
+from trl_vade.evaluation.results import read_results
 
 pytestmark = [
     pytest.mark.lmms,

@@ -143,8 +143,8 @@ def evaluate(
 
 
 def list_of(text: str) -> list[str]:
-    """Return the parts of a text with commas between them."""
-    return [part.strip() for part in text.split(",") if part.strip()]
+    """Return the parts of a text with commas between them, each once."""
+    return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
 
 
 def _pairs(option: str, texts: list[str]) -> list[tuple[str, str]]:

@@ -54,8 +54,9 @@ def publish_results(output: Path, target: HubTarget) -> str:
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, copy)
         token = get_token()
-        if token and (told := [path for path in staged.rglob("*.*") if token.encode() in path.read_bytes()]):
-            raise EvaluationError(f"{told[0].relative_to(staged)} contains your token, so nothing is published.")
+        for path in filter(Path.is_file, staged.rglob("*")):
+            if token and token.encode() in path.read_bytes():
+                raise EvaluationError(f"{path.relative_to(staged)} contains your token, so nothing is published.")
         try:
             target = ensure_repo(target)
             branch = target.revision or constants.DEFAULT_REVISION
