@@ -19,13 +19,12 @@ from urllib.parse import quote
 import yaml
 from huggingface_hub import EvalResult, EvalResultEntry, HfApi, ModelCard, constants, get_token
 from huggingface_hub import eval_result_entries_to_yaml as as_entries
-from huggingface_hub.errors import EntryNotFoundError
 from huggingface_hub.utils import yaml_dump
 
 from trl_vade.errors import EvaluationError
 from trl_vade.hub.cards import CARD_FILE, RESULTS, RESULTS_END
-from trl_vade.hub.failures import FAILURES, as_hub_error
-from trl_vade.hub.uploading import HubTarget, ensure_repo
+from trl_vade.hub.failures import FAILURES
+from trl_vade.hub.uploading import HubTarget, ensure_repo, push_folder
 
 from .benchmarks import BENCHMARKS, Benchmark
 from .results import Results, measurement, read_results, table_of
@@ -57,29 +56,22 @@ def publish_results(output: Path, target: HubTarget) -> str:
         for path in filter(Path.is_file, staged.rglob("*")):
             if token and token.encode() in path.read_bytes():
                 raise EvaluationError(f"{path.relative_to(staged)} contains your token, so nothing is published.")
-        try:
-            target = ensure_repo(target)
-            branch = target.revision or constants.DEFAULT_REVISION
-            source = f"{constants.ENDPOINT}/{target.repo_id}/tree/{quote(branch, safe='')}/{raw}"
-            card = _card(target.repo_id, branch)
-            index, boards = entries(results, card.data.pipeline_tag or "image-text-to-text", source)
-            _add(card, index, _section(results, raw))
-            card.data.model_name = card.data.model_name or target.repo_id.split("/")[-1]
-            card.save(staged / CARD_FILE)
-            if boards:
-                (staged / LEADERBOARDS).parent.mkdir()
-                text = yaml_dump(as_entries(boards), sort_keys=False)
-                (staged / LEADERBOARDS).write_text(text, encoding="utf-8")
-            commit = HfApi().upload_folder(
-                repo_id=target.repo_id,
-                folder_path=staged,
-                revision=branch,
-                commit_message=f"Evaluation: {', '.join(part['title'] for part in results['benchmarks'].values())}",
-                delete_patterns=[LEADERBOARDS],  # that of an earlier publication
-            )
-        except FAILURES as error:
-            raise as_hub_error(error, target) from error
-    return str(commit.commit_url)
+        target = ensure_repo(target)
+        branch, name = target.revision or constants.DEFAULT_REVISION, target.repo_id.split("/")[-1]
+        index, boards = entries(results, f"{constants.ENDPOINT}/{target.repo_id}/tree/{quote(branch, safe='')}/{raw}")
+        if boards:
+            (staged / LEADERBOARDS).parent.mkdir()
+            (staged / LEADERBOARDS).write_text(yaml_dump(as_entries(boards), sort_keys=False), encoding="utf-8")
+
+        def card(files: list[str]) -> str:
+            written = ModelCard(f"# Model Card for {name}\n")
+            if CARD_FILE in files:  # Forced: without an answer, the client would return an older file from its cache.
+                download = HfApi().hf_hub_download
+                written = ModelCard.load(download(target.repo_id, CARD_FILE, revision=branch, force_download=True))
+            return with_results(written, index, _section(results, raw), name)
+
+        message = f"Evaluation: {', '.join(part['title'] for part in results['benchmarks'].values())}"
+        return str(push_folder(target, staged, message, card, delete=[LEADERBOARDS]).commit_url)
 
 
 def _raw_files(output: Path, results: Results) -> Iterable[Path]:
@@ -93,28 +85,24 @@ def _raw_files(output: Path, results: Results) -> Iterable[Path]:
                 yield from (output / Path(*Path(run["results_file"]).parts[:2])).glob("judge.json")
 
 
-def _card(repo_id: str, revision: str) -> ModelCard:
-    try:
-        # Forced: without an answer of the Hub, the client would return an older file from its cache.
-        return ModelCard.load(HfApi().hf_hub_download(repo_id, CARD_FILE, revision=revision, force_download=True))
-    except EntryNotFoundError:
-        return ModelCard(f"# Model Card for {repo_id.split('/')[-1]}\n")
-
-
-def _add(card: ModelCard, index: list[EvalResult], section: str) -> None:
-    """Put results into a card, in place of those of an earlier publication.
+def with_results(card: ModelCard, index: list[EvalResult], section: str, name: str) -> str:
+    """Return a card with results in place of those of an earlier publication.
 
     In its index, entries of others about the same data set, configuration and split are replaced, too:
     huggingface_hub 2.4 would write them as one entry, with one source for both.
     """
+    for one in index:
+        one.task_type = card.data.pipeline_tag or one.task_type
     places = {one.unique_identifier for one in index}
     others = [one for one in card.data.eval_results or [] if one.source_name != SOURCE]
     card.data.eval_results = [one for one in others if one.unique_identifier not in places] + index
+    card.data.model_name = card.data.model_name or name
     before, start, rest = card.text.rpartition(RESULTS)
     _, end, after = rest.partition(RESULTS_END)
     if not (start and end):
         before, after = f"{card.text.rstrip()}\n\n## Evaluation with trl_vade\n\n", "\n"
     card.text = f"{before}{RESULTS}\n\n{section}\n\n{RESULTS_END}{after}"
+    return str(card.content)
 
 
 def _section(results: Results, raw: str) -> str:
@@ -127,7 +115,7 @@ def _section(results: Results, raw: str) -> str:
     )
 
 
-def entries(results: Results, task: str, source: str) -> tuple[list[EvalResult], list[EvalResultEntry]]:
+def entries(results: Results, source: str) -> tuple[list[EvalResult], list[EvalResultEntry]]:
     """Return the scores for the card's index, in per cent, and for leaderboards, in the units of the metrics.
 
     Results on other questions than the Hub's have the task in place of a data set, and no leaderboard. A task of a
@@ -140,7 +128,7 @@ def entries(results: Results, task: str, source: str) -> tuple[list[EvalResult],
         place = {"dataset_config": one.config, "dataset_split": one.split} if dataset else {}
         index.append(
             EvalResult(
-                task_type=task,
+                task_type="image-text-to-text",
                 dataset_type=dataset or part["task"],
                 dataset_name=f"{part['title']}, questions of the folder {folder}" if folder else part["title"],
                 metric_type=part["metric"],
