@@ -60,12 +60,12 @@ def main(script_args: VADEScriptArguments, training_args: VADEGRPOConfig, model_
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Turn what TRL or transformers refuse by `ValueError` or `ImportError` into a `ConfigurationError`."""
+    """Turn what TRL or transformers refuse by a built-in error into a `ConfigurationError`."""
     try:
         yield
     except VADEError:
         raise
-    except (ValueError, ImportError) as error:
+    except (ValueError, ImportError, NotImplementedError) as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
         raise ConfigurationError(f"{error} ({type(error).__name__}, {place.filename}:{place.lineno})") from error
 

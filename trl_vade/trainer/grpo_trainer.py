@@ -12,10 +12,9 @@ from trl import GRPOTrainer
 
 from trl_vade.selection.batch_metrics import log_metrics
 
-from .checkpoint.line import Line, resolve_checkpoint
 from .checkpoint.lock import holding
 from .checkpoint.preemption import LastCheckpoint
-from .checkpoint.resuming import ResumingTrainer, refuse_other_adapters
+from .checkpoint.resuming import ResumingTrainer, begin_line, refuse_other_adapters, resolve_checkpoint
 from .console import install_console, saying_how_it_ended
 from .dynamic_sampling import Refill
 from .equal_processes import refuse_differing_weights
@@ -141,7 +140,7 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer, Image
             checkpoint = resolve_checkpoint(resume_from_checkpoint, self.args.output_dir)
             if checkpoint is not None:
                 refuse_other_adapters(self.model, checkpoint)
-            self._line = Line.begin(checkpoint)
+            self._line = begin_line(checkpoint)
             if self.selection is not None and not is_adaptive(self.args):
                 self.args.ignore_data_skip = False  # skipping tickets is free, and uniform keeps TRL's epochs
             with self._last_checkpoint.watching(self.args), loading_ahead(self), saying_how_it_ended(self):

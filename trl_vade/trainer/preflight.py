@@ -14,7 +14,6 @@ from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.rewards.functions import refuse_rows
 from trl_vade.selection.warm_start import WarmStart
 
-from .checkpoint.reference_model import refuse_reference_sync
 from .grpo_config import VADE_DEFAULTS, VADEGRPOConfig, with_vade_defaults
 from .initial_posterior import read_warm_start
 from .overlong import drop_overlong
@@ -56,7 +55,6 @@ def look_over(arguments: dict[str, Any], trainer_class: type) -> Preflight:
     arguments["args"] = args = resolve_args(arguments.get("args"), arguments["model"])
     if is_own(args):
         find_sampler(setting(args, "sampler"))
-    refuse_reference_sync(args, arguments)
     names = reward_names(arguments.get("reward_funcs"), arguments.get("environment_factory"))
     success = make_signal(args, names).facts["success_reward"] if names else None
     refuse_unnumbered(args, arguments.get("train_dataset"))

@@ -105,7 +105,7 @@ class FailingSave:
             disturb = ("_save_rng_state" if late else "save_model", lambda: do(stack))
             message = refused(CheckpointSaveError, lambda: self.train(disturb=disturb))
         before = [f"checkpoint-{step}" for step in range(1, self.STEP)]
-        self.says(message, str(self.folder), f"{self.output_dir / before[-1]} is complete", "Free disk space")
+        self.says(message, str(self.folder), f"{self.output_dir / before[-1]} is whole", "Free disk space")
         expect(self.complete() == before, f"{self.complete()} are complete")
         return message
 

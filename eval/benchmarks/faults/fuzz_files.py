@@ -159,7 +159,7 @@ def _evidence(state: dict[str, Any], rescaled: set[str]) -> str:
 
 
 def fuzz_generation_batches(tries: int, seed: int, directory: Path) -> Result:
-    """Damage the file of a generation batch in use. The marker of its checkpoint has its digest, the file has none."""
+    """Damage the file of a generation batch in use. Neither it nor the marker of its checkpoint has a digest."""
     import torch
 
     from trl_vade.trainer.checkpoint.generation_batch import load_generation_batch, save_generation_batch

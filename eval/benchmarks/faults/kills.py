@@ -17,7 +17,7 @@ from trl_vade.errors import CheckpointIncompleteError
 from trl_vade.samplers.snapshot import POSTERIOR_FILE
 from trl_vade.trainer.checkpoint.folders import complete_checkpoints, missing_part
 from trl_vade.trainer.checkpoint.generation_batch import file_name
-from trl_vade.trainer.checkpoint.line import resolve_checkpoint
+from trl_vade.trainer.checkpoint.resuming import resolve_checkpoint
 
 from .bench import Bench, expect, expect_equal, refused
 from .result import Result

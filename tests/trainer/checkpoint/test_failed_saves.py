@@ -54,7 +54,7 @@ def test_whatever_a_writer_makes_of_a_disk_that_refuses_the_way_out_is_named(tmp
     with pytest.raises(CheckpointSaveError) as error:
         save()
     assert isinstance(error.value.__cause__, cause)
-    way_out = f"{whole} is complete. Free disk space, set save_total_limit, or check the permissions, and then train("
+    way_out = f"{whole} is whole. Free disk space, set save_total_limit, or check the permissions, and then train("
     for part in (str(folder), str(error.value.__cause__), way_out):
         assert part in str(error.value)
 
@@ -69,7 +69,7 @@ def test_a_folder_that_cannot_be_made_is_an_error_of_the_save_too(tmp_path):
 def test_without_an_earlier_checkpoint_the_way_out_is_to_start_again(tmp_path):
     write_checkpoint(tmp_path, 2, complete=False)
     folder = tmp_path / "checkpoint-6"
-    with refused(CheckpointSaveError, offers=["start again"]), explaining_failed_saves(folder):
+    with refused(CheckpointSaveError, offers=["resume_from_checkpoint='auto'"]), explaining_failed_saves(folder):
         raise OSError(28, "No space left on device")
 
 

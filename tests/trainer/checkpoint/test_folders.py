@@ -17,7 +17,7 @@ from tests.support.checkpoints import FILES, write_checkpoint
 from tests.support.refusals import refused
 from trl_vade.errors import CheckpointIncompleteError, ConfigurationError
 from trl_vade.trainer.checkpoint.folders import JIT_MARK, MARKER_FILE, UNMARKED, complete_checkpoints, missing_part
-from trl_vade.trainer.checkpoint.line import resolve_checkpoint
+from trl_vade.trainer.checkpoint.resuming import resolve_checkpoint
 from trl_vade.trainer.trained_counts import TrainedCounts
 
 STATE_FILE = "trainer_state.json"

@@ -17,7 +17,7 @@ from trl_vade import VADEGRPOTrainer
 from trl_vade.errors import CheckpointIncompleteError, CheckpointSaveError, ConfigurationError
 from trl_vade.selection.log import SelectionLog
 from trl_vade.trainer.checkpoint.folders import complete_checkpoints
-from trl_vade.trainer.checkpoint.line import resolve_checkpoint, write_marker
+from trl_vade.trainer.checkpoint.resuming import resolve_checkpoint, write_marker
 
 STATES = ["model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth"]
 
@@ -182,7 +182,7 @@ def test_the_last_whole_checkpoint_is_deleted_only_when_the_next_is_whole(begin,
             raise OSError(28, "No space left on device")
         return write_marker(folder, **about)
 
-    monkeypatch.setattr("trl_vade.trainer.checkpoint.line.write_marker", full)
+    monkeypatch.setattr("trl_vade.trainer.checkpoint.resuming.write_marker", full)
     with refused(CheckpointSaveError, names=["checkpoint-3"], offers=["checkpoint-2"]):
         trainer.train()
     folder = Path(trainer.args.output_dir)

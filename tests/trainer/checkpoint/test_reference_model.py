@@ -4,7 +4,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from peft import LoraConfig
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -14,9 +13,9 @@ from tests.support.refusals import refused
 from tests.support.rows import make_text_rows
 from tests.support.runs import SMALL_RUN, assert_equal_weights, assert_same_end, says_a_digit, train, weights
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
-from trl_vade.errors import CheckpointIncompleteError, ConfigurationError
-from trl_vade.trainer.checkpoint.line import resolve_checkpoint
+from trl_vade.errors import CheckpointIncompleteError
 from trl_vade.trainer.checkpoint.reference_model import REFERENCE_FILE
+from trl_vade.trainer.checkpoint.resuming import resolve_checkpoint
 
 STEPS = 12
 SYNCED = {"beta": 0.5, "sync_ref_model": True, "ref_model_sync_steps": 3, "ref_model_mixup_alpha": 0.5}
@@ -142,14 +141,3 @@ def test_a_checkpoint_of_a_run_without_sync_is_refused_with_what_to_set(text_mod
     train(text_model_path, make_text_rows(), settings(tmp_path, sync_ref_model=False, max_steps=1))
     with refused(CheckpointIncompleteError, ["sync_ref_model=True", REFERENCE_FILE], ["sync_ref_model=False"]):
         go_on(text_model_path, tmp_path, 1)
-
-
-def test_adapters_have_no_reference_model_to_follow_them(text_rows, make_args):
-    args = make_args(**SYNCED)
-    with refused(ConfigurationError, ["sync_ref_model=True", "peft_config"], ["sync_ref_model=False"]):
-        VADEGRPOTrainer("no/such-model", says_a_digit, args, text_rows, peft_config=LoraConfig())
-
-
-def test_a_reference_model_that_nothing_asks_is_refused_before_the_model_is_loaded(text_rows, make_args):
-    with refused(ConfigurationError, ["sync_ref_model=True", "beta=0.0"], ["sync_ref_model=False", "beta"]):
-        VADEGRPOTrainer("no/such-model", says_a_digit, make_args(**SYNCED | {"beta": 0.0}), text_rows)

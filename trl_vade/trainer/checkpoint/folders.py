@@ -1,12 +1,11 @@
 """The checkpoint folders of an output directory, and which of them a run goes on from. Nothing here loads torch.
 
-The Trainer takes the folder with the highest number as the last checkpoint, half written or not, whichever run wrote
-it (transformers 5.23, `get_last_checkpoint`). Here a marker, `vade_checkpoint.json`, makes a checkpoint whole. The
-trainer writes it last: the `format`, the id of the `run` (each call of `train` is one), its `ancestors` (run and step
-of the checkpoints that it goes back to, the oldest first), and the size of each of the other `files`.
+The Trainer takes the folder with the highest number, half written or not (transformers 5.23, `get_last_checkpoint`).
+Here a marker, written last, makes a checkpoint whole: its `format`, the id of its `run` (each call of `train` is one),
+the `ancestors` (run and step of the checkpoints that it goes back to, the oldest first), and the sizes of its `files`.
 
 A run that goes back to checkpoint-3 abandons the later checkpoints of the run that wrote it. Its markers tell so, and
-need neither numbers nor a clock. So no copy that brings an abandoned checkpoint back can pass it off as the newest.
+need neither numbers nor a clock: no copy that brings an abandoned checkpoint back can pass it off as the newest.
 """
 
 import json
@@ -15,7 +14,6 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from trl_vade.errors import CheckpointIncompleteError, ConfigurationError
 from trl_vade.files import save_whole
@@ -23,14 +21,10 @@ from trl_vade.samplers.snapshot import POSTERIOR_FILE
 from trl_vade.selection.report.record import TRAINER_STATE_FILE
 
 PREFIX = "checkpoint-"
-LAST_CHECKPOINT = "last-checkpoint"
-"""The folder of the newest checkpoint in a model repository, with `hub_strategy="checkpoint"`. A downloaded run has it
-in its output directory."""
-
+LAST_CHECKPOINT = "last-checkpoint"  # of `hub_strategy="checkpoint"`; a downloaded run has it in its output directory
 MARKER_FILE = "vade_checkpoint.json"
-FORMAT = 1  # of the marker
+FORMAT = 1
 JIT_MARK = "checkpoint-is-incomplete.txt"  # marks an unfinished save of `enable_jit_checkpoint` (transformers 5.23)
-ASIDE = "_aside"  # proposed to the user; nothing whose name begins with an underscore is uploaded
 UNMARKED = f"its save was stopped before its last file, {MARKER_FILE}, or another release of trl_vade wrote it"
 _NOT_READ = (MARKER_FILE, JIT_MARK, "README.md")  # by a resume
 _NOT_OURS = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
@@ -38,56 +32,44 @@ _NOT_OURS = (OSError, ValueError, LookupError, TypeError, AttributeError, Recurs
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint folder. `line` has run and step of its ancestors and, last, its own.
-
-    `fault` is why it is not whole, and `foreign` whether the reason is another form of the marker. `abandoned` is
-    whether a run of the same folder has gone back to an earlier checkpoint of its line.
-    """
+    """A checkpoint folder, with what keeps it from being whole, and run and step of its ancestors and of itself."""
 
     path: Path
     step: int
     fault: str | None = None
     marked: bool = False
-    foreign: bool = False
+    foreign: bool = False  # its marker has another format
     line: tuple[tuple[str, int], ...] = ()
-    abandoned: bool = False
+    abandoned: bool = False  # a run of the same folder has gone back behind it
 
     @property
     def order(self) -> tuple[bool, int]:
-        """Its place among the others: by step, and those first that a branch has abandoned."""
+        """Its place among the others."""
         return not self.abandoned, self.step
 
 
 def look_at(folder: Path) -> Checkpoint:
-    """Return what is known of a checkpoint folder.
-
-    A folder of `GRPOTrainer` has no marker, so that is whole as far as can be told.
-    """
+    """Return what is known of a checkpoint folder; one of `GRPOTrainer` is whole as far as can be told."""
     step, marker = step_of(folder), folder / MARKER_FILE
-    if not folder.is_dir():
-        return Checkpoint(folder, step, "there is no such folder")
     if not marker.exists():
         return Checkpoint(folder, step, _stock_fault(folder), line=(("", step),))
     try:
         found = json.loads(marker.read_bytes())
-        if found.get("format") != FORMAT:
-            other = (
-                f"its {MARKER_FILE} has format {found.get('format')!r}, and this release of trl_vade reads {FORMAT}"
-            )
-            return Checkpoint(folder, step, other, marked=True, foreign=True)
-        line = tuple((str(run), int(at)) for run, at in [*found["ancestors"], [found["run"], step]])
-        return Checkpoint(folder, step, _missing(folder, found["files"]), marked=True, line=line)
+        if (form := found.get("format")) != FORMAT:
+            fault = f"its {MARKER_FILE} has format {form!r}, and this release of trl_vade reads {FORMAT}"
+            return Checkpoint(folder, step, fault, marked=True, foreign=True)
+        line = tuple((str(run), int(at)) for run, at in [*found["ancestors"], (found["run"], step)])
+        faults = (_difference(folder, name, size) for name, size in found["files"].items())
+        return Checkpoint(folder, step, next(filter(None, faults), None), marked=True, line=line)
     except _NOT_OURS:
         return Checkpoint(folder, step, f"its {MARKER_FILE} cannot be read", marked=True)
 
 
-def _missing(folder: Path, files: dict[str, int]) -> str | None:
-    for name, size in files.items():
-        if not (folder / name).is_file():
-            return f"{name} is missing"
-        if (there := (folder / name).stat().st_size) != size:
-            return f"{name} has {there} bytes and had {size} when it was saved"
-    return None
+def _difference(folder: Path, name: str, size: int) -> str | None:
+    if not (folder / name).is_file():
+        return f"{name} is missing"
+    there = (folder / name).stat().st_size
+    return None if there == size else f"{name} has {there} bytes and had {size} when it was saved"
 
 
 def _stock_fault(folder: Path) -> str | None:
@@ -97,7 +79,7 @@ def _stock_fault(folder: Path) -> str | None:
     if (folder / JIT_MARK).exists():
         return f"it holds {JIT_MARK}"
     if not (folder / TRAINER_STATE_FILE).is_file():
-        return f"{TRAINER_STATE_FILE} is missing"
+        return f"{TRAINER_STATE_FILE} is missing" if folder.is_dir() else "there is no such folder"
     for path in folder.glob("*_state.json"):  # TRL 1.16 writes entropy_ctrl_state.json last
         try:
             if "TrainedCounts" in json.loads(path.read_bytes()).get("stateful_callbacks", {}):  # ours, half deleted
@@ -109,23 +91,18 @@ def _stock_fault(folder: Path) -> str | None:
 
 def step_of(path: Path) -> int:
     """Return the optimiser step of a checkpoint folder, from its name or its trainer state; -1 if neither has one."""
-    if (number := _number(path)) is not None:
-        return number
+    number = path.name.removeprefix(PREFIX)
     try:
-        return int(json.loads((path / TRAINER_STATE_FILE).read_bytes())["global_step"])
+        named = number.isascii() and number.isdigit()
+        return int(number if named else json.loads((path / TRAINER_STATE_FILE).read_bytes())["global_step"])
     except _NOT_OURS:
         return -1
 
 
-def _number(path: Path) -> int | None:
-    number = path.name.removeprefix(PREFIX)
-    return int(number) if number.isascii() and number.isdigit() else None
-
-
 def checkpoints(output_dir: str | os.PathLike[str]) -> list[Path]:
     """Return the checkpoint folders of a run, whole or not, in the order of their steps."""
-    folders = Path(output_dir).glob(f"{PREFIX}*")
-    return sorted((path for path in folders if path.is_dir() and _number(path) is not None), key=step_of)
+    folders = (path for path in Path(output_dir).glob(f"{PREFIX}*") if path.is_dir())
+    return sorted((path for path in folders if path.name == f"{PREFIX}{step_of(path)}"), key=step_of)
 
 
 def missing_part(folder: Path) -> str | None:
@@ -161,8 +138,7 @@ def find_checkpoint(
         ConfigurationError: `output_dir` holds a checkpoint that is newer than the one to go on from.
     """
     folders, newest = _in_order(output_dir), asked is True or asked == "auto"
-    whole = [each for each in folders if each.fault is None]
-    chosen = None
+    whole, chosen = [each for each in folders if each.fault is None], None
     if asked and not newest:
         chosen = look_at(Path(asked))
         if chosen.fault is not None:
@@ -175,9 +151,12 @@ def find_checkpoint(
     here = [each.order for each in folders if chosen and each.path.resolve() == chosen.path.resolve()]
     later = [each for each in folders if not here or each.order > here[0]]
     if in_the_way := [each for each in later if each.fault is None or each.foreign]:
-        raise _refusal(in_the_way, Path(output_dir), chosen, "" if newest else "resume_from_checkpoint='auto' or ")
+        raise _mixing(in_the_way, Path(output_dir), chosen, "" if newest else "resume_from_checkpoint='auto' or ")
     then = f"The run continues from {chosen.path}" if chosen else "The run begins anew"
-    return chosen and str(chosen.path), [f"{each.path} is skipped: {each.fault}. {then}." for each in later]
+    notices = [f"{each.path} is skipped: {each.fault}. {then}." for each in later]
+    if chosen and not chosen.marked:
+        notices.append(f"{chosen.path} has no {MARKER_FILE}, so it is not known whether its files are whole.")
+    return chosen and str(chosen.path), notices
 
 
 def _incomplete(what: str, folders: Sequence[Checkpoint], whole: Sequence[Checkpoint]) -> CheckpointIncompleteError:
@@ -185,26 +164,26 @@ def _incomplete(what: str, folders: Sequence[Checkpoint], whole: Sequence[Checkp
     return CheckpointIncompleteError(
         f"{what}.{lacks}{f' {whole[-1].path} is whole.' if whole else ''} Put back what is missing, go on with the "
         "release of trl_vade that wrote it, or set another resume_from_checkpoint ('auto' begins anew where no save "
-        "was ever finished) or output_dir. If a file was changed on purpose, take its name out of files in "
+        "was ever finished) or output_dir. After a change on purpose, take the file's name out of files in "
         f"{MARKER_FILE}."
     )
 
 
-def _refusal(found: Sequence[Checkpoint], folder: Path, chosen: Checkpoint | None, auto: str) -> ConfigurationError:
-    names = [each.path.name for each in found]
-    faults = "".join(f" {each.path}: {each.fault}." for each in found if each.fault)
+def _mixing(found: Sequence[Checkpoint], folder: Path, chosen: Checkpoint | None, auto: str) -> ConfigurationError:
+    """Refuse two runs in one folder. Their results would be mixed in a report, so they are moved, too."""
+    names, faults = [each.path.name for each in found], "".join(f" {each.fault}." for each in found if each.fault)
     results = [name for name in (TRAINER_STATE_FILE, POSTERIOR_FILE) if (folder / name).exists()]
     moved = " ".join(map(shlex.quote, [*names, *results]))
     return ConfigurationError(
         f"{folder} holds {', '.join(names)}, and this run {f'goes on from {chosen.path}' if chosen else 'begins anew'}"
         f": two runs would mix.{faults} Set {auto}another output_dir, or move them first:\n"
-        f"cd {shlex.quote(str(folder))} && mkdir -p {ASIDE} && mv {moved} {ASIDE}"
+        f"cd {shlex.quote(str(folder))} && mkdir -p _aside && mv {moved} _aside"  # an underscore is never pushed
     )
 
 
-def write_marker(folder: Path, **about: Any) -> None:
-    """Write the marker of a checkpoint whose other files are written. `about` is `run` and `ancestors`."""
-    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+def write_marker(folder: Path, run: str, ancestors: Sequence[tuple[str, int]]) -> None:
+    """Write the marker of a checkpoint whose other files are written."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.name not in _NOT_READ)
     files = {path.relative_to(folder).as_posix(): path.stat().st_size for path in paths}
-    marker = {"format": FORMAT, **about, "files": {name: files[name] for name in files if name not in _NOT_READ}}
+    marker = {"format": FORMAT, "run": run, "ancestors": ancestors, "files": files}
     save_whole(folder / MARKER_FILE, (json.dumps(marker, indent=1) + "\n").encode())

@@ -3,11 +3,9 @@
 TRL 1.16 keeps the completions of a generation batch in memory (`GRPOTrainer._buffered_inputs`) and in no checkpoint. A
 run resumed there would generate other completions.
 
-Each process writes `vade_generation_batch_<process>.safetensors`. The tensors of micro-batch i are named `<i>/<name>`.
-The header's metadata holds the other values (lists of whole numbers, None) as JSON. A batch with numbers in place of
-pixels (`images.store`) needs the pixels, which follow from the rows and the processor. The file then holds the rows
-and the digests of the pixels, and a resume makes the pixels again. Pixels of a transform, which may be random, are in
-the file, as `pixels/<name>`.
+Each process writes a file. The tensors of micro-batch i are named `<i>/<name>`, and the header's metadata holds the
+other values (lists of whole numbers, None). In place of pixels (`images.store`) the file holds their rows and digests,
+and a resume makes them again. Pixels of a transform, which may be random, are in the file, as `pixels/<name>`.
 """
 
 import hashlib
@@ -64,8 +62,8 @@ def resume_batch_in_use(trainer: Any, checkpoint: str | os.PathLike[str], run: d
         path = Path(checkpoint) / file_name(trainer.accelerator.process_index)
         try:
             batch, pixels, rows = load_generation_batch(path, lambda rows: process_again(trainer, rows))
-            if lacking := sorted(names_for_loss(trainer) - set.intersection(*map(set, batch))):
-                raise ValueError(f"it has no {', '.join(lacking)}, which this run's loss needs")
+            if lacking := lacking_for_loss(trainer, batch):
+                raise ValueError(f"it has no {', '.join(lacking)}, which the loss needs now")
             batch = send_to_device(batch, trainer.accelerator.device)
             store = trainer._images.stores[True]
             store.put(pixels, source=path)
@@ -83,18 +81,15 @@ def resume_batch_in_use(trainer: Any, checkpoint: str | os.PathLike[str], run: d
     )
 
 
-def names_for_loss(trainer: Any) -> set[str]:
-    """Return the log-probabilities that the loss of this run reads from a generation batch (TRL 1.16)."""
+def lacking_for_loss(trainer: Any, batch: list[Batch]) -> list[str]:
+    """Return the log-probabilities that the loss of this run would miss in a micro-batch (TRL 1.16)."""
     corrected = trainer.use_vllm and trainer.vllm_importance_sampling_correction
-    return {
-        *(["ref_per_token_logps"] if trainer.beta != 0.0 else []),
-        *(["importance_sampling_ratio"] if corrected else []),
-        *(
-            ["old_per_token_logps"]
-            if corrected or trainer.args.gradient_accumulation_steps % generate_every(trainer)
-            else []
-        ),
+    needed = {
+        "ref_per_token_logps": trainer.beta != 0.0,
+        "importance_sampling_ratio": corrected,
+        "old_per_token_logps": corrected or trainer.args.gradient_accumulation_steps % generate_every(trainer),
     }
+    return [name for name, asked in needed.items() if asked and not all(name in each for each in batch)]
 
 
 def _first(reason: str | None) -> str | None:
@@ -112,12 +107,10 @@ def save_generation_batch(path: str | os.PathLike[str], micro_batches: list[Batc
 
     `store` has the pixels that numbers in the micro-batches stand for, if they hold any.
     """
-    tensors: Batch = (
-        {} if store.of_rows is not None else {f"pixels/{name}": each for name, each in store.tensors.items()}
-    )
-    others: list[Batch] = []
+    kept = store.tensors if store.of_rows is None else {}
+    tensors: Batch = {f"pixels/{name}": each for name, each in kept.items()}
+    others: list[Batch] = [{} for _ in micro_batches]
     for i, micro_batch in enumerate(micro_batches):
-        others.append({})
         for name, value in micro_batch.items():
             if isinstance(value, torch.Tensor):
                 tensors[f"{i}/{name}"] = value.detach().cpu().contiguous().clone()  # the file takes no shared memory
@@ -135,13 +128,8 @@ def load_generation_batch(
 ) -> tuple[list[Batch], dict[str, torch.Tensor], list[int] | None]:
     """Return the micro-batches that `save_generation_batch` wrote to `path`, the pixels of the store, and its rows.
 
-    Args:
-        path: the file.
-        process: makes the pixels of these rows of the training set again.
-
-    Raises:
-        ValueError: the pixels of the rows are others now. A file that is missing or that another program wrote is an
-            error of any kind.
+    `process` makes the pixels of rows again; others than before are a `ValueError`. A file that is missing or that
+    another program wrote is an error of any kind.
     """
     with safe_open(path, framework="pt") as file:
         others = json.loads(file.metadata()["others"])

@@ -21,7 +21,6 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 LOCK_FILE = "vade_lock.json"
-_HELD = (errno.EACCES, errno.EAGAIN)
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)  # of this file system
 
 
@@ -43,7 +42,7 @@ def holding(output_dir: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def _hold(folder: Path) -> IO[str]:
-    """Return the open file with a record lock. Workers that are forked have no part in it, so they cannot keep it.
+    """Return the file with a record lock, in which forked workers have no part: they cannot keep it.
 
     Trap: the lock is gone as soon as this process closes the file anywhere, so nothing else may open it.
     """
@@ -51,8 +50,18 @@ def _hold(folder: Path) -> IO[str]:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):  # the file below may be there, in a folder that takes no other one
             file = open(folder / LOCK_FILE, "a+", encoding="utf-8")  # noqa: SIM115
-        if not _is_free(file):
-            raise _refusal(folder, file)
+        try:
+            if fcntl:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            file.seek(0)
+            raise ConfigurationError(
+                f"output_dir={str(folder)!r} is in use: another run trains in it ({file.read().strip()}). The two "
+                "would overwrite each other's files. Wait for its end, stop it, or set another output_dir."
+            ) from None
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
         about = {
             "pid": os.getpid(),
             "host": socket.gethostname(),
@@ -67,27 +76,3 @@ def _hold(folder: Path) -> IO[str]:
             f"output_dir={str(folder)!r} cannot be written ({type(error).__name__}: {error}), so this run could save "
             "nothing. Free disk space, check the permissions, or set another output_dir."
         ) from error
-
-
-def _is_free(file: IO[str]) -> bool:
-    try:
-        if fcntl:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno not in (*_HELD, *_NO_LOCKS):
-            raise
-        return error.errno in _NO_LOCKS
-    return True
-
-
-def _refusal(folder: Path, file: IO[str]) -> ConfigurationError:
-    file.seek(0)
-    try:
-        about = json.loads(file.read())
-        who = f"process {about['pid']} on {about['host']}, since {about['start']}"
-    except (ValueError, LookupError, TypeError):  # it is writing this
-        who = "another process"
-    return ConfigurationError(
-        f"output_dir={str(folder)!r} is in use: {who} trains in it. Two runs would overwrite each other's files. Wait "
-        "for its end, stop it, or set another output_dir."
-    )

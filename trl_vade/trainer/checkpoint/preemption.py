@@ -21,7 +21,7 @@ class LastCheckpoint(TrainerCallback):
     """Callback that saves a checkpoint and stops after SIGTERM (preemption) or SIGINT (Ctrl-C).
 
     The checkpoint is saved at the end of the optimiser step, and the signal then has its usual effect. A second Ctrl-C
-    interrupts at once, without a checkpoint.
+    interrupts at once. A signal that this process ignores, as background jobs of a script do with Ctrl-C, stays so.
 
     With `enable_jit_checkpoint` of transformers, this callback does nothing. That setting may save between the scoring
     of completions and the update, so its posterior knows more than its weights.
@@ -46,15 +46,9 @@ class LastCheckpoint(TrainerCallback):
         if not in_main_thread or args.save_strategy == "no" or args.enable_jit_checkpoint:
             yield
             return
-        self._received = None
-        self._training = True
-        self._before = {number: signal.signal(number, self._note) for number in SIGNALS}
-        if self._before[signal.SIGINT] == signal.SIG_IGN:
-            logger.warning_once(
-                "This process ignores SIGINT (Ctrl-C), as background jobs of a script do. During training, SIGINT "
-                "stops the training with a last checkpoint, and the process then continues. Send SIGTERM to end the "
-                "process."
-            )
+        self._received, self._training = None, True
+        caught = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+        self._before = {number: signal.signal(number, self._note) for number in caught}
         try:
             yield
         except Exception as error:

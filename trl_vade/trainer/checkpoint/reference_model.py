@@ -1,11 +1,9 @@
 """The reference model of a run with `sync_ref_model`, saved in checkpoints because it follows the policy.
 
-TRL 1.16 (`SyncRefModelCallback`) keeps it in memory only. A resumed run would be pulled to the base model again,
-without a message.
+TRL 1.16 keeps it in memory only. A resumed run would be pulled to the base model again, without a message.
 """
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,31 +11,15 @@ import torch
 from accelerate.logging import get_logger
 from safetensors.torch import load_file, save_file
 from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
-from trl import GRPOConfig
 
-from trl_vade.errors import CheckpointIncompleteError, ConfigurationError
+from trl_vade.errors import CheckpointIncompleteError
 
 from ..main_process import on_main_process
 
 logger = get_logger(__name__)
 
 REFERENCE_FILE = "reference_model/weights.safetensors"
-"""In a folder of its own, because vLLM 0.31 loads every `*.safetensors` beside a `config.json` as weights. The name
-does not start with `vade_`, so a checkpoint without the file is incomplete (see `folders`)."""
-
-
-def refuse_reference_sync(args: GRPOConfig, arguments: Mapping[str, Any]) -> None:
-    """Raise `ConfigurationError` for `sync_ref_model` without a reference model. TRL 1.16 loads the policy first."""
-    reason = None
-    if args.beta == 0.0:
-        reason = "beta=0.0, so there is no reference model"
-    elif arguments.get("peft_config") is not None:
-        reason = "peft_config, so the reference is the model without its adapter, which never changes"
-    if args.sync_ref_model and reason:
-        raise ConfigurationError(
-            f"sync_ref_model=True with {reason}. No reference model could follow the policy. Set "
-            "sync_ref_model=False, or train the whole model with beta above 0."
-        )
+"""In a folder of its own, because vLLM 0.31 loads every `*.safetensors` beside a `config.json` as weights."""
 
 
 def save_reference_model(trainer: Any, directory: str | os.PathLike[str]) -> None:
@@ -72,10 +54,8 @@ def _read(trainer: Any, checkpoint: Path) -> dict[str, torch.Tensor]:
     path = checkpoint / REFERENCE_FILE
     if not path.is_file():
         raise CheckpointIncompleteError(
-            f"sync_ref_model=True, but {checkpoint} has no {REFERENCE_FILE}: it was saved without sync_ref_model, or "
-            "by a trainer that does not save the reference model. The run would be pulled to the base model, not to "
-            "the policy of its last steps. Resume from another checkpoint, or set sync_ref_model=False to continue "
-            "with the base model as reference."
+            f"sync_ref_model=True, but {checkpoint} has no {REFERENCE_FILE}: it was saved without sync_ref_model. The "
+            "run would be pulled to the base model. Resume from another checkpoint, or set sync_ref_model=False."
         )
     state = load_file(path)
     return state | {name: state[source] for name, source in _tied_weights(trainer).items()}

@@ -4,6 +4,7 @@ import functools
 import json
 import os
 import shutil
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,32 +23,44 @@ from trl_vade.errors import CheckpointSaveError, ConfigurationError, VADEError
 from trl_vade.files import save_whole
 from trl_vade.selection.on_time import OnTimeSelection
 
+from ..main_process import on_main_process
 from ..seams import by_name
-from .folders import MARKER_FILE, checkpoints, complete_checkpoints
-from .line import Line
+from .folders import MARKER_FILE, checkpoints, complete_checkpoints, find_checkpoint, look_at, write_marker
 from .posterior import resume_posterior, save_posterior
 from .reference_model import load_reference_model, save_reference_model
 
 logger = get_logger(__name__)
 
 
+def resolve_checkpoint(asked: str | os.PathLike[str] | bool | None, output_dir: str | os.PathLike[str]) -> str | None:
+    """Return the folder of `find_checkpoint`, and log its notices. All processes must take part."""
+    chosen, notices = on_main_process(lambda: find_checkpoint(asked, output_dir))
+    for notice in notices:
+        logger.warning(notice)
+    return chosen
+
+
+def begin_line(checkpoint: str | None) -> dict[str, Any]:
+    """Return the id of a run that goes on from `checkpoint`, and its ancestors. All processes must take part."""
+    line = {"run": uuid.uuid4().hex[:16], "ancestors": look_at(Path(checkpoint)).line if checkpoint else ()}
+    return on_main_process(lambda: line)
+
+
 def load_saved_weights(model: Any, directory: str | os.PathLike[str]) -> None:
     """Load the weights that `save_pretrained` wrote into `directory` into `model`, with `from_pretrained`.
 
-    `save_pretrained` writes Qwen2.5-VL under its old names (`visual.*`, `model.layers.*`), which `from_pretrained`
-    translates back. The Trainer's resume does not (since transformers 4.52, measured on 5.23): it matches no name,
-    warns, and trains the base model with the optimiser of the checkpoint (QwenLM/Qwen3-VL#1763,
-    modelscope/ms-swift#7947). A test fails when this is no longer needed.
+    `save_pretrained` writes Qwen2.5-VL under its old names, which `from_pretrained` translates back. The Trainer's
+    resume does not (transformers 4.52 to 5.23): it matches no name, warns, and trains the base model with the
+    optimiser of the checkpoint (QwenLM/Qwen3-VL#1763). A test fails when this is no longer needed.
 
     Raises:
         VADEError: the checkpoint lacks weights of the model, which is then unchanged.
     """
     saved, report = type(model).from_pretrained(directory, dtype=model.dtype, output_loading_info=True)
-    if report["missing_keys"]:
+    if lacking := sorted(report["missing_keys"]):
         raise VADEError(
-            f"{directory} lacks {len(report['missing_keys'])} weights of {type(model).__name__} (first: "
-            f"{sorted(report['missing_keys'])[0]}). The run would train a mixture of saved and new weights. Resume "
-            "from another checkpoint."
+            f"{directory} lacks {len(lacking)} weights of {type(model).__name__} (first: {lacking[0]}). The run would "
+            "train a mixture of saved and new weights. Resume from another checkpoint."
         )
     model.load_state_dict(saved.state_dict())
 
@@ -55,8 +68,7 @@ def load_saved_weights(model: Any, directory: str | os.PathLike[str]) -> None:
 def index_weights(directory: str | os.PathLike[str]) -> None:
     """Write an index beside `model.safetensors`, if the file exists. transformers indexes only several files.
 
-    Without an index, vLLM 0.31 loads every `*.safetensors` beside a `config.json` (`get_model_files`), and fails on
-    the files of the posterior and of a generation batch.
+    Without an index, vLLM 0.31 takes every `*.safetensors` beside a `config.json` for weights, the posterior, too.
     """
     weights = Path(directory) / SAFE_WEIGHTS_NAME
     if not weights.is_file():
@@ -85,8 +97,7 @@ def refuse_other_adapters(model: Any, checkpoint: str | os.PathLike[str]) -> Non
 def explaining_failed_saves(folder: Path, *, writes: bool = True) -> Iterator[None]:
     """Delete a checkpoint in `folder`, so that no mixture of two is left, and explain an error of the block's save.
 
-    `writes` is whether this process writes the files that all share. An error but `VADEError` is turned into a
-    `CheckpointSaveError`, which names the checkpoint to resume from.
+    `writes` is whether this process writes the files that all share.
     """
     try:
         if writes and folder.is_dir():
@@ -97,12 +108,11 @@ def explaining_failed_saves(folder: Path, *, writes: bool = True) -> Iterator[No
     except VADEError:
         raise
     except Exception as error:  # OSError, RuntimeError of torch, errors of safetensors
-        complete = [path for path in complete_checkpoints(folder.parent) if path != folder]
-        way_out = "and then train(resume_from_checkpoint='auto')" if complete else "and start again"
+        whole = [path for path in complete_checkpoints(folder.parent) if path != folder]
         raise CheckpointSaveError(
             f"{folder} could not be written ({type(error).__name__}: {error}), so the run stops. "
-            f"{f'{complete[-1]} is complete' if complete else 'There is no earlier checkpoint'}. Free disk space, set "
-            f"save_total_limit, or check the permissions, {way_out}."
+            f"{f'{whole[-1]} is whole' if whole else 'There is no earlier checkpoint'}. Free disk space, set "
+            "save_total_limit, or check the permissions, and then train(resume_from_checkpoint='auto')."
         ) from error
 
 
@@ -110,7 +120,7 @@ class ResumingTrainer(GRPOTrainer):
     """Base of `VADEGRPOTrainer` for saving and loading. Each override calls the parent's method."""
 
     selection: OnTimeSelection | None  # the sampler with its posterior, saved beside the model; None if there is none
-    _line: Line  # the place of this run among those in the output directory
+    _line: dict[str, Any]  # its id and ancestors, see `begin_line`
     _weights_left_out = False
     _batches_to_skip = 0  # batches of the resumed epoch that were trained before
 
@@ -123,7 +133,10 @@ class ResumingTrainer(GRPOTrainer):
                 super()._save_checkpoint(model, trial)
             finally:
                 self.args.save_total_limit = limit
-            self._line.mark(folder, writes=writes)
+            PartialState().wait_for_everyone()  # all have written their files
+            if writes:
+                write_marker(folder, **self._line)
+            PartialState().wait_for_everyone()
         if writes and (limit or 0) > 0:
             # By step: `rotate_checkpoints` of transformers 5.24 goes by a clock, which may have stepped back.
             kept = {folder, Path(self.state.best_model_checkpoint or folder)}
@@ -194,16 +207,13 @@ class ResumingTrainer(GRPOTrainer):
 
     def _say_what_lacks(self, checkpoint: Path) -> None:
         """Name the states that the parent would start anew without a word. All processes must take part."""
-        rank, several = self.args.process_index, self.args.world_size > 1
-        here = [f"rng_state_{rank}.pth" if several else "rng_state.pth"]
+        states = [f"rng_state_{self.args.process_index}.pth" if self.args.world_size > 1 else "rng_state.pth"]
         if self.args.should_save and not any(checkpoint.glob("global_step*")):  # DeepSpeed has its own
-            here += ["scheduler.pt"] if any(checkpoint.glob("*optimizer*")) else ["optimizer.pt", "scheduler.pt"]
+            states += ["scheduler.pt"] if any(checkpoint.glob("*optimizer*")) else ["optimizer.pt", "scheduler.pt"]
         if self.args.should_save and self.use_adaptive_entropy:
-            here.append("entropy_ctrl_state.json")
-        lacking = sorted({*gather_object([name for name in here if not (checkpoint / name).exists()])})
-        if lacking:
+            states.append("entropy_ctrl_state.json")
+        if lacking := sorted({*gather_object([name for name in states if not (checkpoint / name).exists()])}):
             logger.warning(
                 f"{checkpoint} has no {', '.join(lacking)}: it was saved with save_only_model=True, or on another "
-                "number of processes. The weights are loaded, but these states start anew, so this run does not "
-                "repeat the stopped run."
+                "number of processes. These states start anew, so this run does not repeat the stopped run."
             )
