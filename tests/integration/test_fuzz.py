@@ -7,7 +7,7 @@ from eval.benchmarks.faults import fuzz, fuzz_files, fuzzing
 
 @pytest.mark.parametrize(
     "case",
-    [fuzz_files.fuzz_snapshots, fuzz_files.fuzz_generation_batches, fuzz_files.fuzz_selection_logs],
+    [fuzz_files.fuzz_snapshots, fuzz_files.fuzz_selection_logs],
     ids=lambda case: case.__name__,
 )
 def test_a_damaged_file_loads_exactly_or_is_refused(case, tmp_path):

@@ -1,4 +1,4 @@
-"""Random damage to every file that trl_vade reads back.
+"""Random damage to the posterior and the selection log of a run.
 
     python -m eval.benchmarks.faults.fuzz --tries 10000 --seed 0
 
@@ -17,16 +17,15 @@ import tempfile
 import time
 from pathlib import Path
 
-from .fuzz_files import fuzz_generation_batches, fuzz_selection_logs, fuzz_snapshots
+from .fuzz_files import fuzz_selection_logs, fuzz_snapshots
 from .result import Result
 
 
 def fuzz_everything(tries: int, seed: int, directory: Path) -> list[Result]:
-    """Divide `tries` among the three: most to the snapshots."""
-    batches, logs = tries // 5, tries // 5
+    """Divide `tries`: most go to the snapshots."""
+    logs = tries // 4
     return [
-        fuzz_snapshots(tries - batches - logs, seed, directory / "snapshots"),
-        fuzz_generation_batches(batches, seed, directory / "batches"),
+        fuzz_snapshots(tries - logs, seed, directory / "snapshots"),
         fuzz_selection_logs(logs, seed, directory / "logs"),
     ]
 

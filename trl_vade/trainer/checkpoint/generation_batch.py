@@ -1,15 +1,11 @@
 """A file for a generation batch in use, so that a checkpoint between its optimiser steps resumes bit for bit.
 
 TRL 1.16 keeps the completions of a generation batch in memory (`GRPOTrainer._buffered_inputs`) and in no checkpoint. A
-run resumed there would generate other completions.
-
-Each process writes a file. The tensors of micro-batch i are named `<i>/<name>`, and the header's metadata holds the
-other values (lists of whole numbers, None). In place of pixels (`images.store`) the file holds their rows and digests,
-and a resume makes them again. Pixels of a transform, which may be random, are in the file, as `pixels/<name>`.
+run resumed there would generate other completions. In place of pixels (`images.store`) the file holds their rows and
+digests, and a resume makes them again. Pixels of a transform, which may be random, are in the file.
 """
 
 import hashlib
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -19,8 +15,6 @@ import torch
 from accelerate import PartialState
 from accelerate.logging import get_logger
 from accelerate.utils import gather_object, send_to_device
-from safetensors import safe_open
-from safetensors.torch import save_file
 from trl.data_utils import prepare_multimodal_messages
 
 from trl_vade.data.loading import with_image_lists
@@ -33,6 +27,11 @@ from ..loader import generate_every
 logger = get_logger(__name__)
 
 
+def file_name(process_index: int) -> str:
+    """Return the name of a process's file."""
+    return f"vade_generation_batch_{process_index:05d}.pt"
+
+
 def layout(trainer: Any) -> dict[str, int]:
     """Return the sizes that a generation batch of this run is made for."""
     names = ("per_device_train_batch_size", "steps_per_generation", "num_iterations", "gradient_accumulation_steps")
@@ -40,38 +39,36 @@ def layout(trainer: Any) -> dict[str, int]:
     return found | {"images_once": int(trainer._images.on)}
 
 
-def save_batch_in_use(trainer: Any, directory: str | os.PathLike[str]) -> str | None:
-    """Write this process's part of the batch, unless the next step generates. Return why a file cannot hold it."""
-    if not trainer._step % generate_every(trainer) or Path(directory) == Path(trainer.args.output_dir):
-        return None
-    path = Path(directory) / file_name(trainer.accelerator.process_index)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return _first(save_generation_batch(path, trainer._buffered_inputs, trainer._images.stores[True]))
+def save_batch_in_use(trainer: Any, directory: str | os.PathLike[str]) -> None:
+    """Write this process's part of the batch, unless the next step generates."""
+    if trainer._step % generate_every(trainer) and Path(directory) != Path(trainer.args.output_dir):
+        path = Path(directory) / file_name(trainer.accelerator.process_index)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save_generation_batch(path, trainer._buffered_inputs, trainer._images.stores[True])
 
 
 def resume_batch_in_use(trainer: Any, checkpoint: str | os.PathLike[str], run: dict[str, Any]) -> None:
     """Load the batch on all processes, or say why a new one is generated. `run` is of the checkpoint's posterior."""
-    here, there, batch, reason = layout(trainer), run["layout"], None, run["generation_batch"]
+    here, there, batch, reason = layout(trainer), run["layout"], None, None
     trainer._buffered_inputs, trainer._step = None, run["micro_step"] if here == there else 0  # TRL 1.16: always 0
     if not run["micro_step"] % (there["steps_per_generation"] * there["num_iterations"]):
         return
     if here != there:
         changed = [name for name in here if here[name] != there[name]]
         reason = ", ".join(f"{name} was {there[name]} and is {here[name]}" for name in changed)
-    elif reason is None:
+    else:
         path = Path(checkpoint) / file_name(trainer.accelerator.process_index)
         try:
             batch, pixels, rows = load_generation_batch(path, lambda rows: process_again(trainer, rows))
             if lacking := lacking_for_loss(trainer, batch):
                 raise ValueError(f"it has no {', '.join(lacking)}, which the loss needs now")
             batch = send_to_device(batch, trainer.accelerator.device)
-            store = trainer._images.stores[True]
-            store.put(pixels, source=path)
-            store.of_rows = rows
+            trainer._images.stores[True].put(pixels, source=path)
+            trainer._images.stores[True].of_rows = rows
         except Exception as error:  # of the file, a row or the processor; the other processes wait below
             reason = f"{type(error).__name__}: {error}"
-    reason = _first(reason)
-    if reason is None:
+    # If only some generated, they would wait for the others for ever.
+    if (reason := next(filter(None, gather_object([reason])), None)) is None:
         trainer._buffered_inputs = batch
         return
     trainer._step = 0  # else a part of the new batch would not be trained on
@@ -92,35 +89,11 @@ def lacking_for_loss(trainer: Any, batch: list[Batch]) -> list[str]:
     return [name for name, asked in needed.items() if asked and not all(name in each for each in batch)]
 
 
-def _first(reason: str | None) -> str | None:
-    """Return the first reason that a process has. If only some generated, they would wait for the others for ever."""
-    return next(filter(None, gather_object([reason])), None)
-
-
-def file_name(process_index: int) -> str:
-    """Return the name of a process's file."""
-    return f"vade_generation_batch_{process_index:05d}.safetensors"
-
-
-def save_generation_batch(path: str | os.PathLike[str], micro_batches: list[Batch], store: PixelStore) -> str | None:
-    """Write the micro-batches to `path` and return None, or return the reason why the file cannot hold them.
-
-    `store` has the pixels that numbers in the micro-batches stand for, if they hold any.
-    """
-    kept = store.tensors if store.of_rows is None else {}
-    tensors: Batch = {f"pixels/{name}": each for name, each in kept.items()}
-    others: list[Batch] = [{} for _ in micro_batches]
-    for i, micro_batch in enumerate(micro_batches):
-        for name, value in micro_batch.items():
-            if isinstance(value, torch.Tensor):
-                tensors[f"{i}/{name}"] = value.detach().cpu().contiguous().clone()  # the file takes no shared memory
-            elif _is_plain(value):
-                others[i][name] = value
-            else:
-                return f"the file cannot hold {name} of TRL's generation batch, a {type(value).__name__}"
-    about = {"micro_batches": others, "rows": store.of_rows, "pixels": _digests(store.tensors)}
-    save_file(tensors, path, metadata={"others": json.dumps(about)})
-    return None
+def save_generation_batch(path: str | os.PathLike[str], micro_batches: list[Batch], store: PixelStore) -> None:
+    """Write the micro-batches, and what the numbers in them stand for."""
+    pixels = store.tensors if store.of_rows is None else {}
+    content = [*map(_on_cpu, micro_batches)], _on_cpu(pixels), store.of_rows, _digests(store.tensors)
+    torch.save(content, path)
 
 
 def load_generation_batch(
@@ -128,31 +101,15 @@ def load_generation_batch(
 ) -> tuple[list[Batch], dict[str, torch.Tensor], list[int] | None]:
     """Return the micro-batches that `save_generation_batch` wrote to `path`, the pixels of the store, and its rows.
 
-    `process` makes the pixels of rows again; others than before are a `ValueError`. A file that is missing or that
-    another program wrote is an error of any kind.
+    `process` makes the pixels of rows again; others than before are a `ValueError`. A file that is missing or damaged
+    is an error of any kind.
     """
-    with safe_open(path, framework="pt") as file:
-        others = json.loads(file.metadata()["others"])
-        batches, rows, digests = others["micro_batches"], others["rows"], others["pixels"]
-        values = [rows, *(value for each in batches for value in each.values())]
-        if type(batches) is not list or not all(map(_is_plain, values)):
-            raise ValueError(f"{path} holds values other than a list of tensors, whole numbers and None")
-        pixels = {}
-        for key in file.keys():  # noqa: SIM118
-            place, _, name = key.partition("/")
-            (pixels if place == "pixels" else batches[int(place)])[name] = file.get_tensor(key)
+    batches, pixels, rows, digests = torch.load(path, map_location="cpu", weights_only=True)
     if rows is not None and digests:
         pixels = process(rows)
     if _digests(pixels) != digests:
         raise ValueError(f"the pictures of the rows {rows} are others now, or the processor is another")
-    numbers = [(each[name], len(values)) for each in batches for name, values in pixels.items() if name in each]
-    if any(column.numel() and not 0 <= column.min() <= column.max() < size for column, size in numbers):
-        raise ValueError(f"{path} has numbers without a picture")
     return batches, pixels, rows
-
-
-def _is_plain(value: Any) -> bool:
-    return value is None or (isinstance(value, list) and all(type(number) is int for number in value))
 
 
 def process_again(trainer: Any, rows: list[int]) -> dict[str, torch.Tensor]:
@@ -164,6 +121,11 @@ def process_again(trainer: Any, rows: list[int]) -> dict[str, torch.Tensor]:
     with trainer._images.preparing(True):
         trainer._tokenize_prompts(share_images(prompts))
     return trainer._images.stores[True].tensors
+
+
+def _on_cpu(batch: Batch) -> Batch:
+    """Return a batch with tensors of their own: the file of a slice would hold all that it is a slice of."""
+    return {name: value.detach().cpu().clone() if torch.is_tensor(value) else value for name, value in batch.items()}
 
 
 def _digests(tensors: dict[str, torch.Tensor]) -> dict[str, str]:

@@ -41,7 +41,7 @@ def save_posterior(trainer: Any, directory: str | os.PathLike[str], *, checkpoin
     selection = trainer.selection
     if checkpoint:
         _refuse_differing_replicas(trainer)
-    unsaved = save_batch_in_use(trainer, directory) if checkpoint else None
+        save_batch_in_use(trainer, directory)
     if not trainer.args.should_save:
         return
     run = {
@@ -49,7 +49,6 @@ def save_posterior(trainer: Any, directory: str | os.PathLike[str], *, checkpoin
         "global_step": trainer.state.global_step,
         "micro_step": trainer._step,
         "layout": layout(trainer),
-        "generation_batch": unsaved,
     }
     selection.feedback.log.sync()
     metadata = run_facts(trainer) | {"columns": selection.dataset.column_names, "run": run}

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from accelerate.logging import get_logger
-from safetensors.torch import load_file, save_file
 from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
 
 from trl_vade.errors import CheckpointIncompleteError
@@ -18,8 +17,7 @@ from ..main_process import on_main_process
 
 logger = get_logger(__name__)
 
-REFERENCE_FILE = "reference_model/weights.safetensors"
-"""In a folder of its own, because vLLM 0.31 loads every `*.safetensors` beside a `config.json` as weights."""
+REFERENCE_FILE = "vade_reference_model.pt"
 
 
 def save_reference_model(trainer: Any, directory: str | os.PathLike[str]) -> None:
@@ -32,10 +30,8 @@ def save_reference_model(trainer: Any, directory: str | os.PathLike[str]) -> Non
         return
     state = trainer.accelerator.get_state_dict(trainer.ref_model)
     if trainer.accelerator.is_main_process:
-        path = Path(directory) / REFERENCE_FILE
-        path.parent.mkdir(parents=True, exist_ok=True)
-        tied = _tied_weights(trainer)
-        save_file({name: value.contiguous() for name, value in state.items() if name not in tied}, path)
+        Path(directory).mkdir(parents=True, exist_ok=True)
+        torch.save(state, Path(directory) / REFERENCE_FILE)
 
 
 def load_reference_model(trainer: Any, checkpoint: str | os.PathLike[str]) -> None:
@@ -44,23 +40,17 @@ def load_reference_model(trainer: Any, checkpoint: str | os.PathLike[str]) -> No
     Without a reference model all raise `CheckpointIncompleteError`.
     """
     state: dict[str, torch.Tensor] = {}
-    on_main_process(lambda: state.update(_read(trainer, Path(checkpoint))))
+    on_main_process(lambda: state.update(_read(Path(checkpoint) / REFERENCE_FILE)))
     several = trainer.accelerator.num_processes > 1
     options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=several)
     set_model_state_dict(trainer.accelerator.unwrap_model(trainer.ref_model), state, options=options)
 
 
-def _read(trainer: Any, checkpoint: Path) -> dict[str, torch.Tensor]:
-    path = checkpoint / REFERENCE_FILE
+def _read(path: Path) -> dict[str, torch.Tensor]:
     if not path.is_file():
         raise CheckpointIncompleteError(
-            f"sync_ref_model=True, but {checkpoint} has no {REFERENCE_FILE}: it was saved without sync_ref_model. The "
-            "run would be pulled to the base model. Resume from another checkpoint, or set sync_ref_model=False."
+            f"sync_ref_model=True, but {path} is missing: the checkpoint was saved without sync_ref_model. The run "
+            "would be pulled to the base model. Resume from another checkpoint, or set sync_ref_model=False."
         )
-    state = load_file(path)
-    return state | {name: state[source] for name, source in _tied_weights(trainer).items()}
-
-
-def _tied_weights(trainer: Any) -> dict[str, str]:
-    """Return the names of tied weights with their sources, such as the output layer with the embedding."""
-    return trainer.accelerator.unwrap_model(trainer.ref_model).all_tied_weights_keys
+    state: dict[str, torch.Tensor] = torch.load(path, map_location="cpu", weights_only=True)
+    return state
