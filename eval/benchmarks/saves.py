@@ -108,7 +108,7 @@ def measure_marker(folder):
     seconds = {"written": [], "checked": []}
     for _ in range(3):
         start = time.perf_counter()
-        write_marker(folder, run="a run", ancestors=[])
+        write_marker(folder, [("a run", 1)])
         between = time.perf_counter()
         assert missing_part(folder) is None
         seconds["written"].append(between - start)

@@ -15,16 +15,15 @@ FILES = (
 )
 
 
-def write_checkpoint(output_dir, step, *, complete=True, stock=False, run="a run", ancestors=()):
-    """The files, the trainer's state, and the marker last; a stock trainer writes no file of VADE."""
+def write_checkpoint(output_dir, step, *, complete=True, run="a run", ancestors=()):
+    """The files, the trainer's state, and the marker last."""
     folder = output_dir / f"checkpoint-{step}"
-    for name in FILES[: 2 if stock else None]:
+    for name in FILES:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(b"content")
     if complete:
         TrainerState(global_step=step).save_to_json(str(folder / "trainer_state.json"))
-        if not stock:
-            write_marker(folder, run=run, ancestors=ancestors)
+        write_marker(folder, [*ancestors, (run, step)])
     return folder
 
 

@@ -192,7 +192,6 @@ OF_TRANSFORMERS = (
     Seam(Trainer, "_run_epoch", "5.10"),
     # Checkpoints.
     Seam(Trainer, "_get_output_dir", "5.10", takes=("trial",)),
-    Seam(Trainer, "_init_training_state", "5.10", returns=("epochs_trained", "steps_trained_in_current_epoch")),
     Seam(Trainer, "_issue_warnings_after_load", "5.10", takes=("load_result",)),
     Seam(Trainer, "_load_best_model", "5.10"),
     Seam(Trainer, "_load_from_checkpoint", "5.10", takes=("resume_from_checkpoint", "model")),

@@ -18,7 +18,6 @@ from tests.support.refusals import refused
 from trl_vade.errors import CheckpointIncompleteError, ConfigurationError
 from trl_vade.trainer.checkpoint.folders import JIT_MARK, MARKER_FILE, UNMARKED, complete_checkpoints, missing_part
 from trl_vade.trainer.checkpoint.resuming import resolve_checkpoint
-from trl_vade.trainer.trained_counts import TrainedCounts
 
 STATE_FILE = "trainer_state.json"
 
@@ -63,17 +62,14 @@ BRANCHES = {
     "a branch whose first run is rotated away": ({12: ("a", []), 6: ("c", [("a", 3), ("b", 5)])}, 6),
     "what grew on the abandoned one": ({12: ("c", [("a", 9)]), 5: ("b", [("a", 3)])}, 5),
     "a run that was only stopped": ({3: ("a", []), 5: ("b", [("a", 3)]), 7: ("c", [("a", 3), ("b", 5)])}, 7),
-    "a stock run that goes on": ({3: None, 5: ("b", [("", 3)])}, 5),
-    "a stock run that was left": ({9: None, 5: ("b", [("", 3)])}, 5),
 }
 
 
 @pytest.mark.parametrize("case", BRANCHES)
 def test_a_checkpoint_that_a_branch_abandoned_is_never_the_newest_whatever_its_step(tmp_path, case):
     found, newest = BRANCHES[case]
-    for step, about in found.items():
-        more = {"stock": True} if about is None else {"run": about[0], "ancestors": about[1]}
-        write_checkpoint(tmp_path, step, **more)
+    for step, (run, ancestors) in found.items():
+        write_checkpoint(tmp_path, step, run=run, ancestors=ancestors)
     assert resolve_checkpoint("auto", tmp_path) == str(tmp_path / f"checkpoint-{newest}")
 
 
@@ -106,12 +102,6 @@ def test_an_incomplete_folder_that_was_asked_for_is_refused_with_the_newest_that
     (whole / "part" / "optimizer.bin").unlink()
     with refused(CheckpointIncompleteError, names=[whole, "part/optimizer.bin"], offers=["output_dir"]):
         resolve_checkpoint(whole, tmp_path)
-
-
-def test_a_checkpoint_of_the_stock_trainer_is_taken_and_what_is_unknown_is_said(tmp_path, caplog):
-    stock = write_checkpoint(tmp_path, 8, stock=True)
-    assert resolve_checkpoint(True, tmp_path) == resolve_checkpoint(stock, tmp_path) == str(stock)
-    assert caplog.text.count("not known whether its files are whole") == 2
 
 
 def test_a_downloaded_checkpoint_counts_by_its_step(tmp_path):
@@ -202,7 +192,7 @@ def test_a_checkpoint_without_its_last_file_is_not_whole_however_far_the_save_ca
     [
         *(b"", b"[]", b"null", b"\xff\xfe", b"[" * 100_000, b"\0" * 4096),  # the last one of a power cut
         *({"files": value} for value in ([], "all", None)),
-        *({"ancestors": value} for value in (None, 3, [["a"]], [["a", "b"]])),
+        *({"line": value} for value in (None, 3, [["a"]], [["a", "b"]])),
     ],
 )
 def test_a_marker_that_nobody_wrote_is_recognised(folder, content):
@@ -236,26 +226,6 @@ def test_a_name_that_was_taken_out_of_the_marker_is_not_looked_for(folder):
     (folder / MARKER_FILE).write_text(json.dumps(marker))
     (folder / "part/optimizer.bin").unlink()
     assert missing_part(folder) is None
-
-
-def test_a_checkpoint_of_the_stock_trainer_can_be_used_but_not_one_that_it_left_half_written(tmp_path):
-    folder = write_checkpoint(tmp_path, 3, stock=True)
-    assert missing_part(folder) is None
-    content = (folder / STATE_FILE).read_bytes()
-    for length in {0, 1, *range(0, len(content) - 1, 97)}:
-        (folder / STATE_FILE).write_bytes(content[:length])
-        assert missing_part(folder) == f"its {STATE_FILE} cannot be read", length
-    (folder / STATE_FILE).write_bytes(content)
-    (folder / JIT_MARK).touch()
-    assert missing_part(folder) == f"it holds {JIT_MARK}"
-
-
-def test_a_checkpoint_of_ours_that_lost_all_its_own_files_is_not_one_of_the_stock_trainer(tmp_path):
-    folder = write_checkpoint(tmp_path, 3, stock=True)
-    state = json.loads((folder / STATE_FILE).read_text())
-    state["stateful_callbacks"] = {TrainedCounts.__name__: {}}
-    (folder / STATE_FILE).write_text(json.dumps(state))
-    assert missing_part(folder) == UNMARKED
 
 
 def test_relative_paths_and_links_are_the_same_folder(tmp_path, monkeypatch):

@@ -177,10 +177,10 @@ def test_the_last_whole_checkpoint_is_deleted_only_when_the_next_is_whole(begin,
     """With `save_total_limit` the Trainer deletes it inside the save, before TRL has written its last file."""
     trainer = begin(save_total_limit=1)
 
-    def full(folder, **about):
+    def full(folder, line):
         if folder.name == "checkpoint-3":
             raise OSError(28, "No space left on device")
-        return write_marker(folder, **about)
+        return write_marker(folder, line)
 
     monkeypatch.setattr("trl_vade.trainer.checkpoint.resuming.write_marker", full)
     with refused(CheckpointSaveError, names=["checkpoint-3"], offers=["checkpoint-2"]):
@@ -198,14 +198,14 @@ def test_a_marker_names_every_file_that_a_resume_reads_and_the_runs_before(check
         assert marker["files"] == {name: there[name] for name in there.keys() - {"vade_checkpoint.json", "README.md"}}
         assert {*STATES, "trainer_state.json", "vade_posterior.safetensors"} <= marker["files"].keys()
         assert ("vade_generation_batch_00000.pt" in marker["files"]) == (number != 2)
-        assert (marker["format"], marker["ancestors"], marker["run"]) == (1, [], markers[0]["run"])
+        assert (marker["format"], marker["line"]) == (1, [[markers[0]["line"][0][0], number]])
 
 
 def test_a_marker_names_the_checkpoints_that_its_run_goes_back_to(begin):
     for stop in (1, 3, 4):
         go_on(begin(stop))
     folder = Path(begin().args.output_dir)
-    first, second, third = (marker_of(folder, step) for step in (1, 2, 4))
-    assert second["ancestors"] == [[first["run"], 1]]
-    assert third["ancestors"] == [[first["run"], 1], [second["run"], 3]]
-    assert len({marker["run"] for marker in (first, second, third)}) == 3
+    first, second, third = (marker_of(folder, step)["line"] for step in (1, 2, 4))
+    assert second[:-1] == first
+    assert third[:-1] == [*first, [second[-1][0], 3]]
+    assert len({line[-1][0] for line in (first, second, third)}) == 3

@@ -1,8 +1,8 @@
 """The checkpoint folders of an output directory, and which of them a run goes on from. Nothing here loads torch.
 
 The Trainer takes the folder with the highest number, half written or not (transformers 5.23, `get_last_checkpoint`).
-Here a marker, written last, makes a checkpoint whole: its `format`, the id of its `run` (each call of `train` is one),
-the `ancestors` (run and step of the checkpoints that it goes back to, the oldest first), and the sizes of its `files`.
+Here a marker, written last, makes a checkpoint whole: its `format`, the sizes of its `files`, and its `line`: id and
+step of the runs that led to it, the oldest first (each call of `train` is a run), and last its own.
 
 A run that goes back to checkpoint-3 abandons the later checkpoints of the run that wrote it. Its markers tell so, and
 need neither numbers nor a clock: no copy that brings an abandoned checkpoint back can pass it off as the newest.
@@ -25,19 +25,19 @@ LAST_CHECKPOINT = "last-checkpoint"  # of `hub_strategy="checkpoint"`; a downloa
 MARKER_FILE = "vade_checkpoint.json"
 FORMAT = 1
 JIT_MARK = "checkpoint-is-incomplete.txt"  # marks an unfinished save of `enable_jit_checkpoint` (transformers 5.23)
-UNMARKED = f"its save was stopped before its last file, {MARKER_FILE}, or another release of trl_vade wrote it"
+UNMARKED = f"its save was stopped before its last file, {MARKER_FILE}, or another release or trainer wrote it"
 _NOT_READ = (MARKER_FILE, JIT_MARK, "README.md")  # by a resume
 _NOT_OURS = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint folder, with what keeps it from being whole, and run and step of its ancestors and of itself."""
+    """A checkpoint folder, what keeps it from being whole, and its line."""
 
     path: Path
     step: int
     fault: str | None = None
-    marked: bool = False
+    marked: bool = True
     foreign: bool = False  # its marker has another format
     line: tuple[tuple[str, int], ...] = ()
     abandoned: bool = False  # a run of the same folder has gone back behind it
@@ -49,20 +49,20 @@ class Checkpoint:
 
 
 def look_at(folder: Path) -> Checkpoint:
-    """Return what is known of a checkpoint folder; one of `GRPOTrainer` is whole as far as can be told."""
-    step, marker = step_of(folder), folder / MARKER_FILE
-    if not marker.exists():
-        return Checkpoint(folder, step, _stock_fault(folder), line=(("", step),))
+    """Return what is known of a checkpoint folder."""
+    step = step_of(folder)
     try:
-        found = json.loads(marker.read_bytes())
+        found = json.loads((folder / MARKER_FILE).read_bytes())
         if (form := found.get("format")) != FORMAT:
             fault = f"its {MARKER_FILE} has format {form!r}, and this release of trl_vade reads {FORMAT}"
-            return Checkpoint(folder, step, fault, marked=True, foreign=True)
-        line = tuple((str(run), int(at)) for run, at in [*found["ancestors"], (found["run"], step)])
+            return Checkpoint(folder, step, fault, foreign=True)
+        line = tuple((str(run), int(at)) for run, at in found["line"])
         faults = (_difference(folder, name, size) for name, size in found["files"].items())
-        return Checkpoint(folder, step, next(filter(None, faults), None), marked=True, line=line)
+        return Checkpoint(folder, step, next(filter(None, faults), None), line=line)
+    except FileNotFoundError:
+        return Checkpoint(folder, step, UNMARKED if folder.is_dir() else "there is no such folder", marked=False)
     except _NOT_OURS:
-        return Checkpoint(folder, step, f"its {MARKER_FILE} cannot be read", marked=True)
+        return Checkpoint(folder, step, f"its {MARKER_FILE} cannot be read")
 
 
 def _difference(folder: Path, name: str, size: int) -> str | None:
@@ -72,29 +72,12 @@ def _difference(folder: Path, name: str, size: int) -> str | None:
     return None if there == size else f"{name} has {there} bytes and had {size} when it was saved"
 
 
-def _stock_fault(folder: Path) -> str | None:
-    """Return why a folder without a marker is no whole checkpoint of `GRPOTrainer`, or None."""
-    if any(folder.glob("vade_*")):
-        return UNMARKED
-    if (folder / JIT_MARK).exists():
-        return f"it holds {JIT_MARK}"
-    if not (folder / TRAINER_STATE_FILE).is_file():
-        return f"{TRAINER_STATE_FILE} is missing" if folder.is_dir() else "there is no such folder"
-    for path in folder.glob("*_state.json"):  # TRL 1.16 writes entropy_ctrl_state.json last
-        try:
-            if "TrainedCounts" in json.loads(path.read_bytes()).get("stateful_callbacks", {}):  # ours, half deleted
-                return UNMARKED
-        except _NOT_OURS:
-            return f"its {path.name} cannot be read"
-    return None
-
-
 def step_of(path: Path) -> int:
-    """Return the optimiser step of a checkpoint folder, from its name or its trainer state; -1 if neither has one."""
+    """Return the optimiser step of a checkpoint folder, from its name or its marker; -1 if neither has one."""
     number = path.name.removeprefix(PREFIX)
     try:
         named = number.isascii() and number.isdigit()
-        return int(number if named else json.loads((path / TRAINER_STATE_FILE).read_bytes())["global_step"])
+        return int(number if named else json.loads((path / MARKER_FILE).read_bytes())["line"][-1][1])
     except _NOT_OURS:
         return -1
 
@@ -153,10 +136,7 @@ def find_checkpoint(
     if in_the_way := [each for each in later if each.fault is None or each.foreign]:
         raise _mixing(in_the_way, Path(output_dir), chosen, "" if newest else "resume_from_checkpoint='auto' or ")
     then = f"The run continues from {chosen.path}" if chosen else "The run begins anew"
-    notices = [f"{each.path} is skipped: {each.fault}. {then}." for each in later]
-    if chosen and not chosen.marked:
-        notices.append(f"{chosen.path} has no {MARKER_FILE}, so it is not known whether its files are whole.")
-    return chosen and str(chosen.path), notices
+    return chosen and str(chosen.path), [f"{each.path} is skipped: {each.fault}. {then}." for each in later]
 
 
 def _incomplete(what: str, folders: Sequence[Checkpoint], whole: Sequence[Checkpoint]) -> CheckpointIncompleteError:
@@ -181,9 +161,9 @@ def _mixing(found: Sequence[Checkpoint], folder: Path, chosen: Checkpoint | None
     )
 
 
-def write_marker(folder: Path, run: str, ancestors: Sequence[tuple[str, int]]) -> None:
+def write_marker(folder: Path, line: Sequence[tuple[str, int]]) -> None:
     """Write the marker of a checkpoint whose other files are written."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.name not in _NOT_READ)
     files = {path.relative_to(folder).as_posix(): path.stat().st_size for path in paths}
-    marker = {"format": FORMAT, "run": run, "ancestors": ancestors, "files": files}
-    save_whole(folder / MARKER_FILE, (json.dumps(marker, indent=1) + "\n").encode())
+    content = json.dumps({"format": FORMAT, "line": [*line], "files": files}, indent=1)
+    save_whole(folder / MARKER_FILE, (content + "\n").encode())

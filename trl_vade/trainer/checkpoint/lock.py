@@ -62,13 +62,9 @@ def _hold(folder: Path) -> IO[str]:
         except OSError as error:
             if error.errno not in _NO_LOCKS:
                 raise
-        about = {
-            "pid": os.getpid(),
-            "host": socket.gethostname(),
-            "start": datetime.now(UTC).isoformat("T", "seconds"),
-        }
+        now = datetime.now(UTC).isoformat(timespec="seconds")
         file.truncate(0)
-        file.write(json.dumps(about) + "\n")
+        file.write(json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "start": now}) + "\n")
         file.flush()
         return file
     except OSError as error:

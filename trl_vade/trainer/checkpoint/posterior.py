@@ -11,18 +11,14 @@ from trl_vade.errors import (
     ReplicaDivergenceError,
     SnapshotError,
     SnapshotMismatchError,
-    SnapshotNotFoundError,
     abbreviated,
 )
 from trl_vade.hub.posteriors.table import posterior_table
 from trl_vade.samplers.snapshot import Snapshot, load_snapshot, save_snapshot, state_digest
 from trl_vade.selection.warm_start import evidence
 
-from ..loader import generate_every
-from ..presets import is_adaptive
 from ..run_facts import posterior_identity, run_facts
 from ..selection_choice import make_selection
-from ..trained_counts import TrainedCounts
 from .generation_batch import layout, resume_batch_in_use, save_batch_in_use
 
 logger = get_logger(__name__)
@@ -59,26 +55,18 @@ def save_posterior(trainer: Any, directory: str | os.PathLike[str], *, checkpoin
 def resume_posterior(trainer: Any, checkpoint: str | os.PathLike[str]) -> None:
     """Load the posterior of `checkpoint` into `trainer`, and the generation batch if it was in use.
 
-    `uniform` also resumes from a checkpoint of `GRPOTrainer`, because its choices need no posterior.
-
     Raises:
         SnapshotError: the posterior is missing, damaged, of another save than the trainer state, or of another run.
     """
     try:
         run = _go_on(trainer, checkpoint, load_snapshot(checkpoint))
     except SnapshotError as error:
-        ours = TrainedCounts.__name__ in trainer.state.stateful_callbacks  # every run with a selection has it
-        if ours or is_adaptive(trainer.args) or not isinstance(error, SnapshotNotFoundError):
-            keeping = (
-                "vade_posterior_init=<this folder> and vade_warm_start_discount=1 keep the counts of the shared rows"
-            )
-            raise type(error)(
-                f"{error} To go on from these weights, start a new run of the model in {checkpoint} with another "
-                f"output_dir{f': {keeping}' if isinstance(error, SnapshotMismatchError) else ''}."
-            ) from error
-        resume_stock(trainer, checkpoint)
-    else:
-        resume_batch_in_use(trainer, checkpoint, run)
+        keeping = "vade_posterior_init=<this folder> and vade_warm_start_discount=1 keep the counts of the shared rows"
+        raise type(error)(
+            f"{error} To go on from these weights, start a new run of the model in {checkpoint} with another "
+            f"output_dir{f': {keeping}' if isinstance(error, SnapshotMismatchError) else ''}."
+        ) from error
+    resume_batch_in_use(trainer, checkpoint, run)
 
 
 def _go_on(trainer: Any, checkpoint: str | os.PathLike[str], snapshot: Snapshot) -> dict[str, Any]:
@@ -136,21 +124,6 @@ def compare_rows(trainer: Any, snapshot: Snapshot) -> str:
         text += f"; only one of them has the columns {abbreviated(differing)}: the data set has changed, or "
         text += f"remove_unused_columns, which is {trainer.args.remove_unused_columns} here"
     return f" ({text})"
-
-
-def resume_stock(trainer: Any, checkpoint: str | os.PathLike[str]) -> None:
-    """Resume from a checkpoint of `GRPOTrainer`, with the rows that it would take next; for `uniform`.
-
-    Its loader starts at the first permutation in any epoch, and skips the batches of the epoch (TRL 1.16).
-    """
-    trainer._step, trainer._buffered_inputs = 0, None  # the next step generates
-    begin_anew(trainer, make_selection(trainer))
-    for _ in range(trainer._batches_to_skip // generate_every(trainer)):
-        trainer.selection.sampler.draw(trainer.selection.num_groups)
-    logger.warning(
-        f"GRPOTrainer saved {checkpoint}. vade_sampler='uniform' continues with the rows that GRPOTrainer would take. "
-        "The posterior starts without evidence, and rollouts are counted from 0."
-    )
 
 
 def start_with_counts(trainer: Any, snapshot: Snapshot, source: str) -> int:

@@ -28,9 +28,8 @@ class LastCheckpoint(TrainerCallback):
     """
 
     def __init__(self, accelerator: Accelerator):
-        self._accelerator = accelerator
+        self._accelerator, self._training = accelerator, False
         self._received: int | None = None
-        self._training = False
         self._before: dict[int, Any] = {}
 
     @property
@@ -41,8 +40,7 @@ class LastCheckpoint(TrainerCallback):
     @contextmanager
     def watching(self, args: Any) -> Iterator[None]:
         """Catch the signals within the block. After it, restore the handlers and raise the signal that arrived."""
-        # Python allows signal handlers in the main thread only.
-        in_main_thread = threading.current_thread() is threading.main_thread()
+        in_main_thread = threading.current_thread() is threading.main_thread()  # Python allows handlers there alone
         if not in_main_thread or args.save_strategy == "no" or args.enable_jit_checkpoint:
             yield
             return
@@ -69,10 +67,8 @@ class LastCheckpoint(TrainerCallback):
             signal.raise_signal(number)
             return
         self._received = number
-        logger.warning(
-            f"{signal.Signals(number).name} received. A last checkpoint is written at the end of this optimiser step, "
-            "then training stops."
-        )
+        name = signal.Signals(number).name
+        logger.warning(f"{name} received. Training stops after this optimiser step, with a last checkpoint.")
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Note that all is saved: from now on a signal has its usual effect at once."""

@@ -1,6 +1,5 @@
 """`ResumingTrainer`: checkpoints with the posterior and a synced reference model, and resumes from them."""
 
-import functools
 import json
 import os
 import shutil
@@ -24,7 +23,6 @@ from trl_vade.files import save_whole
 from trl_vade.selection.on_time import OnTimeSelection
 
 from ..main_process import on_main_process
-from ..seams import by_name
 from .folders import MARKER_FILE, checkpoints, complete_checkpoints, find_checkpoint, look_at, write_marker
 from .posterior import resume_posterior, save_posterior
 from .reference_model import load_reference_model, save_reference_model
@@ -40,9 +38,9 @@ def resolve_checkpoint(asked: str | os.PathLike[str] | bool | None, output_dir: 
     return chosen
 
 
-def begin_line(checkpoint: str | None) -> dict[str, Any]:
-    """Return the id of a run that goes on from `checkpoint`, and its ancestors. All processes must take part."""
-    line = {"run": uuid.uuid4().hex[:16], "ancestors": look_at(Path(checkpoint)).line if checkpoint else ()}
+def begin_line(checkpoint: str | None) -> tuple[str, tuple[tuple[str, int], ...]]:
+    """Return the id of a run that goes on from `checkpoint`, and the line of that. All processes must take part."""
+    line = uuid.uuid4().hex[:16], look_at(Path(checkpoint)).line if checkpoint else ()
     return on_main_process(lambda: line)
 
 
@@ -81,15 +79,14 @@ def index_weights(directory: str | os.PathLike[str]) -> None:
 
 def refuse_other_adapters(model: Any, checkpoint: str | os.PathLike[str]) -> None:
     """Raise `ConfigurationError` for adapters where the checkpoint has a whole model, or the other way round."""
-    folder, adapted = Path(checkpoint), is_peft_model(model)
+    folder = Path(checkpoint)
     adapters = any(folder.glob("adapter_config.json")) or any(folder.glob("*/adapter_config.json"))
-    weights = any(folder.glob("model*.safetensors")) or any(folder.glob("pytorch_model*.bin"))
-    if (adapters and not adapted) or (weights and adapted and not adapters):
+    whole = not adapters and any(folder.glob("*model*.*"))  # some shardings have neither
+    if whole if is_peft_model(model) else adapters:
         there, here = ("adapters", "the whole model") if adapters else ("a whole model", "adapters")
         raise ConfigurationError(
-            f"{checkpoint} holds {there}, and this run trains {here}. A resume goes on with the same parameters. Set "
-            f"peft_config as in the run that saved it, or start a new run with model={str(checkpoint)!r} and another "
-            "output_dir."
+            f"{checkpoint} holds {there}, and this run trains {here}. Set peft_config as in the run that saved it, or "
+            f"start a new run with model={str(checkpoint)!r} and another output_dir."
         )
 
 
@@ -120,9 +117,8 @@ class ResumingTrainer(GRPOTrainer):
     """Base of `VADEGRPOTrainer` for saving and loading. Each override calls the parent's method."""
 
     selection: OnTimeSelection | None  # the sampler with its posterior, saved beside the model; None if there is none
-    _line: dict[str, Any]  # its id and ancestors, see `begin_line`
+    _line: tuple[str, tuple[tuple[str, int], ...]]  # see `begin_line`
     _weights_left_out = False
-    _batches_to_skip = 0  # batches of the resumed epoch that were trained before
 
     def _save_checkpoint(self, model, trial):
         """Save a checkpoint, mark it as complete, and only then delete old ones (`save_total_limit`)."""
@@ -135,7 +131,8 @@ class ResumingTrainer(GRPOTrainer):
                 self.args.save_total_limit = limit
             PartialState().wait_for_everyone()  # all have written their files
             if writes:
-                write_marker(folder, **self._line)
+                run, before = self._line
+                write_marker(folder, [*before, (run, self.state.global_step)])
             PartialState().wait_for_everyone()
         if writes and (limit or 0) > 0:
             # By step: `rotate_checkpoints` of transformers 5.24 goes by a clock, which may have stepped back.
@@ -180,14 +177,6 @@ class ResumingTrainer(GRPOTrainer):
         super()._load_best_model()
         if self._weights_left_out:
             load_saved_weights(self.model, self.state.best_model_checkpoint)
-
-    @functools.wraps(GRPOTrainer._init_training_state)
-    def _init_training_state(self, *positional: Any, **named: Any):
-        """Note the number of batches that the parent will skip."""
-        output = super()._init_training_state(*positional, **named)
-        named_output = by_name(GRPOTrainer, "_init_training_state", output)
-        self._batches_to_skip = named_output["steps_trained_in_current_epoch"]
-        return output
 
     def _load_optimizer_and_scheduler(self, checkpoint):
         """Load the reference model and the posterior, too. All processes call this method, with every backend."""
