@@ -164,7 +164,7 @@ def test_the_error_says_what_was_looked_for_where(shared, hub, monkeypatch):
     hub.add_repo("datasets/you/damaged").add("main", "cut", "", both | {OF_200: both[OF_200][:1000]})
     monkeypatch.delenv("HF_TOKEN")
     for source, names, offers in (
-        ("you/posterior@seed-3", ["revision"], []),
+        ("you/posterior@seed-3", ["Revision"], []),
         ("you/model", [], ["`hf download you/model vade_posterior.safetensors --local-dir FOLDER`"]),
         ("you/nothing", [], ["login"]),
         ("you/secret", [], ["login"]),

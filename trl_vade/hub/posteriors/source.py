@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from huggingface_hub import HfApi, hf_hub_download, snapshot_download
-from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 
 from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotError, SnapshotNotFoundError
 from trl_vade.samplers.snapshot import POSTERIOR_FILE, load_snapshot
@@ -99,7 +98,7 @@ def _here(path: Path, step: int | None) -> Path:
         )
     if path.is_file() or (path / POSTERIOR_FILE).is_file():
         return path if path.is_file() else path / POSTERIOR_FILE
-    return path / _chosen([f"{file.parent.name}/{file.name}" for file in path.glob("step-*/*")], str(path), step)
+    return path / _chosen(_files_in(path), str(path), step)
 
 
 def _from_hub(repo_id: str, revision: str | None, step: int | None) -> Path:
@@ -107,14 +106,17 @@ def _from_hub(repo_id: str, revision: str | None, step: int | None) -> Path:
     where: dict[str, Any] = {"repo_id": repo_id, "repo_type": "dataset", "revision": revision}
     name = f"the data-set repository {repo_id}" + (f"@{revision}" if revision else "")
     try:
-        path = _chosen(HfApi().list_repo_files(**where), name, step)
-        return Path(hf_hub_download(filename=path, **where))
+        return Path(hf_hub_download(filename=_chosen(HfApi().list_repo_files(**where), name, step), **where))
     except SnapshotNotFoundError:
         raise
     except FAILURES as error:
-        if getattr(getattr(error, "response", None), "status_code", 500) < 500:
-            raise SnapshotNotFoundError(f"{name} {_refusal(error, repo_id)}.") from error
         reason = in_one_line(error)
+        if getattr(getattr(error, "response", None), "status_code", 500) < 500:
+            raise SnapshotNotFoundError(
+                f"{name} cannot be read ({reason}). A private or gated one needs a login that may see it (`hf auth "
+                f"login`, or HF_TOKEN). If it is a model's, download its posterior: `hf download {repo_id} "
+                f"{POSTERIOR_FILE} --local-dir FOLDER`. Name the folder."
+            ) from error
     try:
         folder = Path(snapshot_download(**where, local_files_only=True))
     except FAILURES as error:
@@ -122,19 +124,11 @@ def _from_hub(repo_id: str, revision: str | None, step: int | None) -> Path:
             f"{name} cannot be read ({reason}), and the client's cache has no copy. Unset HF_HUB_OFFLINE if it is "
             "set, or name a checkpoint or a posterior's folder."
         ) from error
-    files = [f"{file.parent.name}/{file.name}" for file in folder.glob("step-*/*")]
-    return folder / _chosen(files, f"the cached copy of {name} (it cannot be read now: {reason})", step)
+    return folder / _chosen(_files_in(folder), f"the cached copy of {name} (it cannot be read now: {reason})", step)
 
 
-def _refusal(error: Exception, repo_id: str) -> str:
-    if isinstance(error, GatedRepoError):
-        return "is gated: request access on its page, and log in (`hf auth login`, or HF_TOKEN)"
-    if isinstance(error, RepositoryNotFoundError):
-        return (
-            "does not exist, or this login may not see it (`hf auth login`, or HF_TOKEN). If it is a model's, "
-            f"download its posterior: `hf download {repo_id} {POSTERIOR_FILE} --local-dir FOLDER`. Name the folder"
-        )
-    return "has no such revision" if isinstance(error, RevisionNotFoundError) else f"gives {in_one_line(error)}"
+def _files_in(folder: Path) -> list[str]:
+    return [f"{file.parent.name}/{file.name}" for file in folder.glob("step-*/*")]
 
 
 def _chosen(files: list[str], name: str, step: int | None) -> str:
