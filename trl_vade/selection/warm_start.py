@@ -68,8 +68,8 @@ def evidence(
             f"vade_posterior_init={abbreviated(source)} shares {matched} of its {len(rows)} rows with the {len(keys)} "
             f"rows of this training set. That is {matched / max(fewer, 1):.0%} of the smaller number; at least "
             f"{min_match:.0%} must be shared. Rows match by `id` where that column has another value in each row, and "
-            "else by prompt and images; an id 7 is not the id '7', and remove_unused_columns=True hides ids. For another "
-            "data set, set vade_posterior_init='prior'."
+            "else by prompt and images; an id 7 is not the id '7', and remove_unused_columns=True hides ids. For "
+            "another data set, set vade_posterior_init='prior'."
         )
     alpha, beta = table.alpha[found], table.beta[found]
     trials = discount * (alpha + beta)
