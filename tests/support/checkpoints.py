@@ -11,7 +11,7 @@ FILES = (
     "model.safetensors",
     "part/optimizer.bin",
     "vade_posterior.safetensors",
-    "vade_generation_batch_00000.pt",
+    "vade_generation_batch_00000.safetensors",
 )
 
 

@@ -197,7 +197,7 @@ def test_a_marker_names_every_file_that_a_resume_reads_and_the_runs_before(check
         there = {path.name: path.stat().st_size for path in (folder / f"checkpoint-{number}").iterdir()}
         assert marker["files"] == {name: there[name] for name in there.keys() - {"vade_checkpoint.json", "README.md"}}
         assert {*STATES, "trainer_state.json", "vade_posterior.safetensors"} <= marker["files"].keys()
-        assert ("vade_generation_batch_00000.pt" in marker["files"]) == (number != 2)
+        assert ("vade_generation_batch_00000.safetensors" in marker["files"]) == (number != 2)
         assert (marker["format"], marker["line"]) == (1, [[markers[0]["line"][0][0], number]])
 
 

@@ -6,8 +6,10 @@ digests, and a resume makes them again. Pixels of a transform, which may be rand
 """
 
 import hashlib
+import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,8 @@ import torch
 from accelerate import PartialState
 from accelerate.logging import get_logger
 from accelerate.utils import gather_object, send_to_device
+from safetensors import safe_open
+from safetensors.torch import save_file
 from trl.data_utils import prepare_multimodal_messages
 
 from trl_vade.data.loading import with_image_lists
@@ -29,7 +33,7 @@ logger = get_logger(__name__)
 
 def file_name(process_index: int) -> str:
     """Return the name of a process's file."""
-    return f"vade_generation_batch_{process_index:05d}.pt"
+    return f"vade_generation_batch_{process_index:05d}.safetensors"
 
 
 def layout(trainer: Any) -> dict[str, int]:
@@ -90,10 +94,19 @@ def lacking_for_loss(trainer: Any, batch: list[Batch]) -> list[str]:
 
 
 def save_generation_batch(path: str | os.PathLike[str], micro_batches: list[Batch], store: PixelStore) -> None:
-    """Write the micro-batches, and what the numbers in them stand for."""
-    pixels = store.tensors if store.of_rows is None else {}
-    content = [*map(_on_cpu, micro_batches)], _on_cpu(pixels), store.of_rows, _digests(store.tensors)
-    torch.save(content, path)
+    """Write the micro-batches, and what the numbers in them stand for. Tensors of part i are named `<i>/<name>`.
+
+    The last part has the pixels. What is no tensor is JSON in the header. If it cannot be, no file is written, and a
+    resume generates anew and says so.
+    """
+    parts = [*micro_batches, store.tensors if store.of_rows is None else {}]
+    tensors, others = {}, [{name: each for name, each in part.items() if not torch.is_tensor(each)} for part in parts]
+    for i, part in enumerate(parts):
+        for name in part.keys() - others[i].keys():  # cloned, as the file takes no memory that tensors share
+            tensors[f"{i}/{name}"] = part[name].detach().cpu().contiguous().clone()
+    with suppress(TypeError):
+        about = json.dumps([others, store.of_rows, _digests(store.tensors)])
+        save_file(tensors, path, metadata={"others": about})
 
 
 def load_generation_batch(
@@ -104,7 +117,11 @@ def load_generation_batch(
     `process` makes the pixels of rows again; others than before are a `ValueError`. A file that is missing or damaged
     is an error of any kind.
     """
-    batches, pixels, rows, digests = torch.load(path, map_location="cpu", weights_only=True)
+    with safe_open(path, framework="pt") as file:
+        (*batches, pixels), rows, digests = json.loads(file.metadata()["others"])
+        for key in file.keys():  # noqa: SIM118
+            place, _, name = key.partition("/")
+            [*batches, pixels][int(place)][name] = file.get_tensor(key)
     if rows is not None and digests:
         pixels = process(rows)
     if _digests(pixels) != digests:
@@ -121,11 +138,6 @@ def process_again(trainer: Any, rows: list[int]) -> dict[str, torch.Tensor]:
     with trainer._images.preparing(True):
         trainer._tokenize_prompts(share_images(prompts))
     return trainer._images.stores[True].tensors
-
-
-def _on_cpu(batch: Batch) -> Batch:
-    """Return a batch with tensors of their own: the file of a slice would hold all that it is a slice of."""
-    return {name: value.detach().cpu().clone() if torch.is_tensor(value) else value for name, value in batch.items()}
 
 
 def _digests(tensors: dict[str, torch.Tensor]) -> dict[str, str]:
