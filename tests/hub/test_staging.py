@@ -3,6 +3,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from functools import partial
 
 import pytest
@@ -164,16 +165,12 @@ def test_a_token_that_was_given_goes_with_every_request(hub, staging, monkeypatc
     assert (titles(hub), len(hub.tokens)) == (["Step 1"], seen)
 
 
-def test_what_waits_is_behind_only_a_step_that_came_later(hub, staging):
-    with offline():
-        save(staging, 5)
-        settle(staging)
-    repo = hub.repos["you/run"]
-    repo.add("main", "an abandoned run", "step-12", repo.files(), at=0.0)
+def test_the_steps_of_a_branch_are_those_of_its_commits_in_their_order(hub, staging):
+    repo, now = hub.repos["you/run"], time.time()
+    repo.add("main", "an abandoned run", "step-12", repo.files(), at=now - 100)
     repo.add("main", "a user", "", repo.files())
-    assert not staging.has_been_passed(staging.waiting()[0])
-    repo.add("main", "another machine", "step-8", repo.files())
-    assert staging.has_been_passed(staging.waiting()[0])
+    save(staging, 5).result()
+    assert (staging.steps_there(), staging.steps_there(now - 10)) == ([5, 12], [5])
 
 
 ENDING = """

@@ -221,14 +221,6 @@ class Handlers:
     def auth_check(self, call):
         return {}
 
-    @route(f"GET {API}/refs")
-    def refs(self, call):
-        answer = {"branches": [], "tags": [], "converts": [], "pullRequests": []}
-        for kind, names in {"branches": call.repo.branches, "tags": call.repo.tags}.items():
-            ref = {"branches": "refs/heads/", "tags": "refs/tags/"}[kind]
-            answer[kind] = [{"name": n, "ref": ref + n, "targetCommit": oid} for n, oid in names.items()]
-        return answer
-
     @route(f"GET {API}/commits/{REV}")
     def commits(self, call):
         about = {"authors": [{"user": self.user}]}

@@ -102,11 +102,11 @@ class Staging:
                 self.folder.rmdir()
                 self.folder.parent.rmdir()
 
-    def has_been_passed(self, folder: Path) -> bool:
-        """Return whether the branch has got a later step since the files in `folder` were set aside."""
+    def steps_there(self, since: float = 0.0) -> list[int]:
+        """Return the steps of the commits after a time, the newest first."""
         commits = with_retries(lambda: self._api.list_repo_commits(**self.target.where), self.target)
-        since = [commit for commit in commits if commit.created_at.timestamp() > folder.stat().st_mtime]
-        return any(step_in(commit.message) > step_in(folder.name) for commit in since)
+        steps = [step_in(commit.message) for commit in commits if commit.created_at.timestamp() > since]
+        return [step for step in steps if step >= 0]
 
     def kept(self) -> str:
         """Return the last error, the place of the files and the way to send them."""

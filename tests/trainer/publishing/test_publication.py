@@ -20,7 +20,7 @@ from tests.support.runs import SMALL_RUN, assert_equal_weights, assert_same_end,
 from trl_vade import VADEGRPOTrainer, load_posterior
 from trl_vade.errors import ConfigurationError, HubError
 from trl_vade.hub import uploading as hub_module
-from trl_vade.hub.staging import files_in
+from trl_vade.hub.staging import files_in, step_in
 from trl_vade.samplers.snapshot import POSTERIOR_FILE
 from trl_vade.trainer.checkpoint.folders import JIT_MARK
 from trl_vade.trainer.publishing import publication
@@ -222,14 +222,19 @@ def test_a_run_that_went_back_is_alone_on_the_hub_and_in_a_download(hub, run, ou
     assert [line["step"] for line in resumed.state.log_history if "loss" in line] == [*range(1, 6)]
 
 
+LEFT = {  # the steps of the commits once the next start is over; step 4 was saved, and its push waits
+    "goes on": [4],
+    "went back": [],
+    "passed by another machine": [8],
+    "killed before the push": [4],
+}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("goes_on_from", [4, 2])
-def test_a_killed_run_sends_what_waited_at_the_next_start_unless_that_is_abandoned(
-    hub, run, out, tmp_path, caplog, goes_on_from
-):
-    waiting, copy = Until(), tmp_path / "copy"
-    hub.fault(COMMIT_OF_POSTERIOR, status=503, times=1000)
-    hub.fault(COMMIT, status=503, times=1000)
+@pytest.mark.parametrize("case", LEFT)
+def test_a_killed_run_pushes_its_newest_state_at_the_next_start(hub, run, out, tmp_path, case):
+    copy = tmp_path / "copy"
+    refusing = [hub.fault(one, status=503, times=1000) for one in (COMMIT, COMMIT_OF_POSTERIOR)]
 
     class Kill(TrainerCallback):
         def on_step_begin(self, args, state, control, **kwargs):
@@ -237,17 +242,26 @@ def test_a_killed_run_sends_what_waited_at_the_next_start_unless_that_is_abandon
                 shutil.copytree(out, copy)  # what a killed process leaves
 
     with pytest.raises(HubError):
-        run([waiting, Kill()], hub_strategy="checkpoint", max_steps=5)
-    hub.faults.clear()
-    if goes_on_from == 2:
+        run([Kill()], hub_strategy="checkpoint", max_steps=5)
+    for fault in refusing:
+        fault.times = 0
+    if case == "went back":
         shutil.rmtree(copy / "checkpoint-4")
+    elif case == "passed by another machine":
+        for repo in (hub.repos[RUN], hub.repos[POSTERIOR]):
+            repo.add("main", "Training in progress, step 8", "step-8", repo.files())
+    elif case == "killed before the push":
+        shutil.rmtree(copy / "_hub")
+    step = 2 if case == "went back" else 4
     settings = {"hub_strategy": "checkpoint", "output_dir": str(copy), "save_strategy": "no"}
-    run(**settings, max_steps=goes_on_from, resume=str(copy / f"checkpoint-{goes_on_from}"))
+    run(**settings, max_steps=step, resume=str(copy / f"checkpoint-{step}"))
     assert not (copy / "_hub").exists()
-    if goes_on_from == 2:
-        assert (titles(hub), titles(hub, POSTERIOR)) == ([], [])
-        assert says(caplog.text, "goes on from step 2")
-    else:
+    found = [[step_in(commit.message) for commit in commits(hub, key)] for key in (RUN, POSTERIOR)]
+    assert found == [LEFT[case]] * 2
+    if LEFT[case] == [4]:
+        assert_whole(hub.repos[RUN].files(), "last-checkpoint", copy / "checkpoint-4")
+        assert newest_posterior(hub) == 4
+    if found == [[4], [4]]:
         assert_whole(hub.repos[RUN].files(), "last-checkpoint", copy / "checkpoint-4")
         assert newest_posterior(hub) == 4
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from transformers.trainer_utils import HubStrategy
 
 from trl_vade.data.row_names import names_and_tasks
-from trl_vade.errors import HubError, HubOfflineError
+from trl_vade.errors import ConfigurationError, HubError, HubOfflineError
 from trl_vade.hub.posteriors.repository import posterior_card, stage_posterior, step_name, steps_in
 from trl_vade.hub.posteriors.table import posterior_table
 from trl_vade.hub.staging import STAGING_FOLDER, Commit, Staging, files_in, link, step_in
@@ -23,7 +23,7 @@ from trl_vade.samplers.snapshot import POSTERIOR_FILE, load_snapshot
 from trl_vade.selection.report.record import ROWS_FILE, RUN_FILE
 from trl_vade.selection.report.writing import PAGE_FILE
 
-from ..checkpoint.folders import JIT_MARK, LAST_CHECKPOINT, PREFIX, complete_checkpoints
+from ..checkpoint.folders import JIT_MARK, LAST_CHECKPOINT, PREFIX, complete_checkpoints, step_of
 from ..checkpoint.lock import LOCK_FILE
 from ..main_process import on_main_process, wait_for_main_process
 
@@ -72,27 +72,32 @@ class Publication:
         """Return the data-set repository that receives the posterior, or None."""
         return self._posterior.repo_id if self._posterior else None
 
-    def start(self, step: int, rows: Rows) -> None:
-        """Send what an earlier process left, unless it is of another run than the one that goes on from `step`."""
-        if self._args.push_to_hub and not is_offline_mode():
-            on_main_process(partial(self._send_left, step, rows))
+    def start(self, checkpoint: Path | None, rows: Rows) -> None:
+        """Push the checkpoint that a run goes on from, and what an earlier process left, if they are to be there."""
+        if self._args.push_to_hub and self._args.hub_strategy != HubStrategy.END and not is_offline_mode():
+            on_main_process(partial(self._catch_up, checkpoint, rows))
 
-    def _send_left(self, step: int, rows: Rows) -> None:
+    def _catch_up(self, checkpoint: Path | None, rows: Rows) -> None:
+        step = step_of(checkpoint) if checkpoint else 0
         for target in filter(None, (self.model, self._posterior)):
             staging = self._staging(target)
-            if staging.busy() or not (waiting := staging.waiting()):
+            if staging.busy():
                 continue
-            left, verdict = step_in(waiting[-1].name), "is sent now"
-            if left > step:
-                verdict = f"is deleted: this run goes on from step {step}"
-            elif staging.has_been_passed(waiting[-1]):
-                verdict = f"is deleted: {target} has got a later step since"
-            logger.warning(f"What the push of step {left} of an earlier start left {verdict}.")
-            if "deleted" in verdict:
+            waiting, there = staging.waiting(), staging.steps_there()
+            left = step_in(waiting[-1].name) if waiting else -1
+            behind = bool(checkpoint) and max(left, *there[:1], -1) < step  # the process was killed before this push
+            passed = waiting and max(staging.steps_there(waiting[-1].stat().st_mtime), default=-1) > left
+            if left > step or (passed and not behind):
+                why = f"this run goes on from step {step}" if left > step else f"{target} has got a later step since"
+                logger.warning(f"What the push of step {left} of an earlier start left is deleted: {why}.")
                 staging.drop(*waiting)
-            elif target is self.model:
+            elif target is self.model and behind:
+                self.push_model(step, f"Training in progress, step {step}", checkpoint)
+            elif target is self.model and waiting:
                 staging.send()
-            else:
+            elif behind:
+                self.push_posterior(step, rows, checkpoint)
+            elif waiting:
                 self.push_posterior(left, rows, waiting[-1] / step_name(left))
 
     def push_model(
@@ -118,6 +123,8 @@ class Publication:
     def _fill(self, new: Path, rows: Rows, folder: Path) -> Card:
         (dataset, keys), snapshot = rows(), load_snapshot(folder)
         visited = snapshot.sampler_state["posterior"]["sample_index"]
+        if (keys[visited] != snapshot.sample_key).any():
+            raise ConfigurationError(f"{folder} holds the posterior of other rows")
         names = names_and_tasks(dataset, keys, visited, self._args.vade_stratify_by or "task")
         table, place = posterior_table(snapshot, **names), (self.posterior_repo or "", self.revision)
         stage_posterior(new, folder / POSTERIOR_FILE, table)

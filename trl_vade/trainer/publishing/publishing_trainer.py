@@ -9,7 +9,6 @@ from trl import GRPOTrainer
 
 from trl_vade.errors import HubError
 
-from ..checkpoint.folders import step_of
 from .publication import Publication
 
 
@@ -26,9 +25,9 @@ class PublishingTrainer(GRPOTrainer):
 
     @functools.wraps(GRPOTrainer.train)
     def train(self, resume_from_checkpoint=None, *positional: Any, **named: Any):
-        """Send what an earlier start left, train, wait for all uploads, and raise if one failed."""
-        step = step_of(Path(resume_from_checkpoint)) if resume_from_checkpoint else 0
-        self.publication.start(step, self._rows_with_keys)
+        """Push what an earlier start did not, train, wait for all uploads, and raise if one failed."""
+        checkpoint = Path(resume_from_checkpoint) if resume_from_checkpoint else None
+        self.publication.start(checkpoint, self._rows_with_keys)
         self._training = True
         try:
             output = super().train(resume_from_checkpoint, *positional, **named)
