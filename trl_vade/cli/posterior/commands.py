@@ -66,7 +66,9 @@ def show(
 
 @app.command(cls=PlainCommand, epilog=LOGIN, short_help="Publish a run's posterior on the Hub.")
 def push(
-    output_dir: Annotated[Path, typer.Argument(metavar="OUTPUT_DIR", help="What to publish, a local SOURCE.")],
+    output_dir: Annotated[
+        Path, typer.Argument(metavar="OUTPUT_DIR", help="A checkpoint, an output directory or a step.")
+    ],
     repo: Annotated[str, typer.Argument(metavar="REPO", help="Data-set repository: user/name, or name for your own.")],
     private: Annotated[bool | None, typer.Option("--private/--public", help="Of a repository that is made.")] = None,
     revision: Annotated[str | None, typer.Option("--revision", help="Branch; it is made if it is missing.")] = None,
@@ -91,14 +93,13 @@ def push(
         --dataset you/your-questions --split train
     """
     from trl_vade.hub.posteriors.repository import publish_posterior
-    from trl_vade.hub.posteriors.source import find_posterior
     from trl_vade.hub.uploading import HubTarget
+    from trl_vade.samplers.snapshot import POSTERIOR_FILE
 
     from .files import named_table
 
-    file, *_ = find_posterior(output_dir)
-    named = {"config": dataset_config, "split": split, "task_column": task_column}
-    table = _load(output_dir) if dataset is None else named_table(file, dataset, **named)
+    file = output_dir / POSTERIOR_FILE
+    table = named_table(file, dataset, dataset_config, split, task_column)
     typer.echo(f"Published: {publish_posterior(file, table, HubTarget(repo, 'dataset', revision, private))}")
 
 

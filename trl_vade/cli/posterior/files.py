@@ -3,11 +3,13 @@
 import json
 from pathlib import Path
 
+import pyarrow.parquet as pq
+
 from trl_vade.errors import ConfigurationError, SnapshotMismatchError, abbreviated
 from trl_vade.files import save_whole
 from trl_vade.hub.posteriors.facts import named_dataset
 from trl_vade.hub.posteriors.source import split_source
-from trl_vade.hub.posteriors.table import PosteriorTable, arrow_of, posterior_table, write_table
+from trl_vade.hub.posteriors.table import PosteriorTable, arrow_of, posterior_table
 from trl_vade.samplers.snapshot import load_snapshot
 
 from ..data_sets import load_rows
@@ -28,16 +30,17 @@ def check_ending(path: Path) -> str:
 def export_table(table: PosteriorTable, path: Path) -> None:
     """Write `table` as the ending of `path` says: .parquet, or .jsonl with a JSON object a line."""
     if check_ending(path) == ".parquet":
-        write_table(table, path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(arrow_of(table), path)
     else:
         lines = (json.dumps(record, ensure_ascii=False, allow_nan=False) for record in arrow_of(table).to_pylist())
         save_whole(path, "".join(f"{line}\n" for line in lines).encode())
 
 
 def named_table(
-    file: Path, name: str, *, config: str | None = None, split: str = "train", task_column: str | None = None
+    file: Path, name: str | None, config: str | None, split: str, task_column: str | None
 ) -> PosteriorTable:
-    """Return the posterior in `file` with the names and the tasks of its data set.
+    """Return the posterior in `file`, with the names and the tasks of its data set if `name` names one.
 
     `name` is "user/name" or "user/name@revision" on the Hub, or a folder. Without `task_column` the tasks are those of
     the column `task`, if there is one. A data set that does not have the rows of the posterior in their order is a
@@ -47,6 +50,8 @@ def named_table(
     from trl_vade.data.row_names import names_and_tasks
 
     snapshot = load_snapshot(file)
+    if name is None:
+        return posterior_table(snapshot)
     place, revision = (name, None) if Path(name).exists() else split_source(name)
     dataset = load_rows("--dataset " + place, place, config, split, revision)
     if task_column is not None and task_column not in dataset.column_names:

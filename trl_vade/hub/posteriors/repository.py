@@ -25,7 +25,7 @@ from trl_vade.samplers.snapshot import POSTERIOR_FILE
 from ..cards import markdown_table
 from ..uploading import HubTarget, branch_of, ensure_repo, is_hub_id, push_folder
 from .facts import dataset_link, fact_rows, initial_posterior_kind, sample_rows, text_histogram
-from .table import PosteriorTable, arrow_of, write_table
+from .table import PosteriorTable, arrow_of
 
 TABLE_FILE = "posterior.parquet"
 LATEST = "latest"  # name of the configuration of the newest step
@@ -50,7 +50,8 @@ def steps_in(files: Iterable[str]) -> list[int]:
 def stage_posterior(folder: str | Path, snapshot_file: str | Path, table: PosteriorTable) -> None:
     """Write a step into `folder`, in the layout of the repository: a copy of the snapshot, and its table."""
     place = Path(folder) / step_name(table.metadata["global_step"])
-    write_table(table, place / TABLE_FILE)
+    place.mkdir(parents=True, exist_ok=True)
+    pq.write_table(arrow_of(table), place / TABLE_FILE)
     shutil.copyfile(snapshot_file, place / POSTERIOR_FILE)
 
 

@@ -37,7 +37,15 @@ def load_posterior(
         SnapshotMismatchError: a newer release wrote it, or it has no keys of its rows.
         ConfigurationError: the arguments contradict each other, or `source` is a table for other programs.
     """
-    file, step, place = find_posterior(source, revision, step)
+    name = os.fspath(source)
+    if os.path.exists(name):
+        if revision is not None:
+            raise ConfigurationError(f"{name} is a local path, which has no revision {revision}. Remove the revision.")
+        file, place = _here(Path(name), step), {"source": name}
+    else:
+        repo_id, revision, step = _repository(name, revision, step)
+        file = _from_hub(repo_id, revision, step)
+        place = {"source": repo_id, "revision": file.parts[-3]}  # <cache>/.../snapshots/<commit>/<step>/<file>
     snapshot = load_snapshot(file)
     try:
         table = posterior_table(snapshot)
@@ -52,15 +60,8 @@ def load_posterior(
     return replace(table, metadata=table.metadata | place)
 
 
-def find_posterior(
-    source: str | os.PathLike[str], revision: str | None = None, step: int | None = None
-) -> tuple[Path, int | None, dict[str, str]]:
-    """Return the file of a posterior, the step that was asked for, and the place as metadata; see `load_posterior`."""
-    name = os.fspath(source)
-    if os.path.exists(name):
-        if revision is not None:
-            raise ConfigurationError(f"{name} is a local path, which has no revision {revision}. Remove the revision.")
-        return _here(Path(name), step), step, {"source": name}
+def _repository(name: str, revision: str | None, step: int | None) -> tuple[str, str | None, int | None]:
+    """Return the repository, the revision and the step that are meant."""
     repo_id, named = split_source(name)
     folder, slash, last = repo_id.partition("/")
     if not (slash and is_hub_id(repo_id)):
@@ -76,10 +77,7 @@ def find_posterior(
     in_name = step_named(named or revision or "")
     if (named and revision and named != revision) or (in_name is not None and step not in (None, in_name)):
         raise ConfigurationError(f"{name} contradicts revision={revision!r} or step={step}. Set only one.")
-    revision, step = (named or revision, step) if in_name is None else (None, in_name)
-    file = _from_hub(repo_id, revision, step)
-    # <cache>/<repository>/snapshots/<commit>/<step>/<file>
-    return file, step, {"source": repo_id, "revision": file.parts[-3]}
+    return (repo_id, named or revision, step) if in_name is None else (repo_id, None, in_name)
 
 
 def split_source(source: str) -> tuple[str, str | None]:

@@ -15,15 +15,12 @@ that are not in the table are at the prior. Source of the counts: VADE, arXiv 25
 As a Parquet file it is for people and other programs. trl_vade reads snapshots (`samplers.snapshot`) only.
 """
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from trl_vade.checks import FloatArray, IntArray, check_whole_number
 from trl_vade.errors import SnapshotCorruptError, SnapshotMismatchError
@@ -119,12 +116,6 @@ def facts_of(snapshot: Snapshot) -> dict[str, Any]:
         "base_model": saved.get("base_model") if is_hub_id(saved.get("base_model")) else None,
     }
     return {name: value for name, value in facts.items() if value is not None}
-
-
-def write_table(table: PosteriorTable, path: str | os.PathLike[str]) -> None:
-    """Write the columns of `table` to the Parquet file `path`, and make its folder. Equal tables give equal bytes."""
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(arrow_of(table), path)
 
 
 def arrow_of(table: PosteriorTable) -> pa.Table:
