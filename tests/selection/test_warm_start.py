@@ -1,11 +1,6 @@
 """A run that begins with another run's posterior: what is taken over, what is refused, that a resume needs none."""
 
-import json
-import os
 import shutil
-import socket
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -269,13 +264,9 @@ def test_a_resume_repeats_the_run_and_needs_no_source(text_model_path, text_rows
         VADEGRPOTrainer("/no/model", says_a_digit, warm_args(**changes | anew), text_rows)
 
 
-def test_a_source_that_is_not_there_is_refused_before_the_model_is_loaded(text_rows, make_args):
-    args = make_args(vade_posterior_init="/not/there")
+def test_a_source_that_is_not_there_or_of_other_rows_is_refused_before_the_model_is_loaded(warm_args, text_rows):
     with refused(SnapshotNotFoundError, names=["/not/there"]):
-        VADEGRPOTrainer("/no/model/either", says_a_digit, args, text_rows)
-
-
-def test_rows_of_another_data_set_are_refused_before_the_model_is_loaded(warm_args):
+        VADEGRPOTrainer("/no/model", says_a_digit, warm_args(vade_posterior_init="/not/there"), text_rows)
     others = Dataset.from_list([{"prompt": [{"role": "user", "content": f"{i}"}], "limit": 1} for i in range(24)])
     with refused(SnapshotMismatchError, names=[0, 24]):
         VADEGRPOTrainer("/no/model", says_a_digit, warm_args(), others)
@@ -285,7 +276,7 @@ def test_a_threshold_that_follows_from_the_rewards_to_come_is_no_evidence_of_ano
     text_rows, warm_args, caplog
 ):
     assert read_warm_start(warm_args(), text_rows, success_reward="says_a_digit") is not None
-    assert not [message for message in warnings_of(caplog) if "another kind" in message]
+    assert len(warnings_of(caplog)) == 1  # the summary
 
 
 def test_evidence_of_another_kind_is_said_with_both_sides(text_rows, warm_args, caplog):
@@ -337,54 +328,3 @@ def test_another_way_to_begin_and_a_stream_read_nothing(text_rows, make_args):
         None,
     ]
     assert read_warm_start(make_args(vade_posterior_init="/not/there"), text_rows.to_iterable_dataset()) is None
-
-
-# ------------------------------------------------------------------------------------------------------- two processes
-
-BODY = """
-import json, os, sys
-from pathlib import Path
-import torch
-from datasets import Dataset
-from trl_vade import VADEGRPOConfig
-from trl_vade.errors import VADEError
-from trl_vade.trainer.initial_posterior import read_warm_start
-
-folder, source = Path(sys.argv[1]), sys.argv[2]
-if os.environ["RANK"] != "0":
-    os.chdir("/")  # a relative source is another place here, as on a node with disks of its own
-args = VADEGRPOConfig(str(folder), use_cpu=True, bf16=False, vade_posterior_init="./" + source)
-rows = Dataset.from_dict({"prompt": [f"question {i}" for i in range(8)], "id": [f"row-{i}" for i in range(8)]})
-try:
-    warm = read_warm_start(args, rows)
-    said = [warm.sample_index.tolist(), warm.trials.tolist()]
-except VADEError as error:
-    said = [type(error).__name__, str(error)]
-(folder / f"rank-{os.environ['RANK']}.json").write_text(json.dumps(said))
-torch.distributed.destroy_process_group()
-os._exit(0)  # torch 2.15 over gloo aborts now and then in the interpreter's teardown: see integration/two_processes.py
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("there", [True, False])
-def test_all_processes_have_what_the_main_one_read_or_its_error(tmp_path, there):
-    script = tmp_path / "body.py"
-    script.write_text(BODY)
-    if there:
-        save_evidence(tmp_path / "source", numbered_rows(8), [1, 5])
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    launch = ["-m", "torch.distributed.run", "--nproc_per_node=2", "--master_addr=127.0.0.1", f"--master_port={port}"]
-    finished = subprocess.run(
-        [sys.executable, *launch, str(script), str(tmp_path), "source"],
-        cwd=tmp_path,
-        env=os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
-    assert finished.returncode == 0, finished.stderr[-3000:]
-    one, other = (json.loads((tmp_path / f"rank-{rank}.json").read_text()) for rank in (0, 1))
-    assert one == other
-    assert one[0] == ([1, 5] if there else "SnapshotNotFoundError")

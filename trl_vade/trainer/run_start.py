@@ -4,11 +4,11 @@ from typing import Any
 
 from accelerate.logging import get_logger
 
-from trl_vade.errors import ConfigurationError, SnapshotMismatchError
-from trl_vade.samplers.snapshot import Snapshot
+from trl_vade.data.row_keys import find_rows
+from trl_vade.errors import ConfigurationError
 from trl_vade.selection.on_time import OnTimeSelection
+from trl_vade.selection.warm_start import WarmStart
 
-from .checkpoint.posterior import begin_anew, start_with_counts
 from .overlong import drop_overlong
 from .preflight import refuse_unnumbered, selects_on_time
 from .presets import is_adaptive
@@ -65,20 +65,35 @@ def _look_at_rows(trainer: Any) -> None:
 
 
 def _keep_counts(trainer: Any, earlier: OnTimeSelection) -> None:
-    """Start with the counts that `earlier` has for the rows that stayed, and log their number."""
-    state = earlier.sampler.state_dict()
-    scored = state["posterior"]["sample_index"]
-    if not len(scored):
-        begin_anew(trainer, make_selection(trainer))
-        return
-    about = {**earlier.feedback.signal.facts, "run": earlier.feedback.state_dict()}
-    snapshot = Snapshot(state, about, "", earlier.sample_keys[0][scored])
-    try:
-        number = start_with_counts(trainer, snapshot, "the earlier rows")
-    except SnapshotMismatchError:
-        number = 0
-        begin_anew(trainer, make_selection(trainer))
+    """Start with the counts that `earlier` has for the rows that stayed, and log their number.
+
+    This is a warm start with all of their counts: one step of the posterior, and the first line of the log. The totals
+    of the run go on.
+    """
+    selection, belief, before = make_selection(trainer), earlier.sampler.posterior, earlier.feedback
+    feedback, totals = selection.feedback, before.state_dict()
+    if not belief.visited.size:
+        return begin_anew(trainer, selection)
+    feedback.adopt_signal(before.signal.facts | {"run": totals})
+    found, rows = find_rows(earlier.sample_keys[0][belief.visited], selection.sample_keys[0])
+    if feedback.signal.facts != before.signal.facts:  # pass rates under another one say nothing
+        found[:] = False
+    begin_anew(trainer, selection if found.any() else make_selection(trainer))
+    if found.any():
+        if totals["outage"].get("streak"):
+            logger.warning("The counts were saved during a reward outage, so they include its verdicts.")
+        feedback.load_state_dict(totals | {"outage": {}})
+        alpha, beta = belief.counts(belief.visited[found])
+        source = "the earlier rows"
+        feedback.warm_start(WarmStart(source, rows[found], alpha, alpha + beta).outcomes, source)
     logger.warning(
-        f"train_dataset was replaced. The posterior keeps the counts of {number} of the {len(scored)} scored rows. "
-        f"The other {len(trainer._rows) - number} of the {len(trainer._rows)} rows start from the prior."
+        f"train_dataset was replaced. The posterior keeps the counts of {found.sum()} of the {found.size} scored "
+        f"rows. The other {len(trainer._rows) - found.sum()} of the {len(trainer._rows)} rows start from the prior."
     )
+
+
+def begin_anew(trainer: Any, selection: OnTimeSelection) -> None:
+    """Set the selection of `trainer`, and rename the log of the choices so far, which is kept."""
+    trainer.selection, log = selection, selection.feedback.log
+    if trainer.accelerator.is_main_process and (kept := log.set_aside()):
+        logger.warning(f"The earlier choices are kept in {kept}. This run writes {log.path}.")

@@ -13,12 +13,9 @@ from trl_vade.errors import (
     SnapshotMismatchError,
     abbreviated,
 )
-from trl_vade.hub.posteriors.table import posterior_table
 from trl_vade.samplers.snapshot import Snapshot, load_snapshot, save_snapshot, state_digest
-from trl_vade.selection.warm_start import evidence
 
 from ..run_facts import posterior_identity, run_facts
-from ..selection_choice import make_selection
 from .generation_batch import layout, resume_batch_in_use, save_batch_in_use
 
 logger = get_logger(__name__)
@@ -124,36 +121,3 @@ def compare_rows(trainer: Any, snapshot: Snapshot) -> str:
         text += f"; only one of them has the columns {abbreviated(differing)}: the data set has changed, or "
         text += f"remove_unused_columns, which is {trainer.args.remove_unused_columns} here"
     return f" ({text})"
-
-
-def start_with_counts(trainer: Any, snapshot: Snapshot, source: str) -> int:
-    """Start a new selection with the counts that `snapshot` has for rows of this run; return the number of these rows.
-
-    This is a warm start with all of their counts: one step of the posterior, and the first line of the log, which
-    names the `source`. The totals of the run go on. After an error the trainer is unchanged.
-
-    Raises:
-        SnapshotMismatchError: the success signals differ, or no scored row is in this data set.
-    """
-    selection, run = make_selection(trainer), snapshot.metadata["run"]
-    feedback = selection.feedback
-    feedback.adopt_signal(snapshot.metadata)
-    if any(snapshot.metadata.get(name) != value for name, value in feedback.signal.facts.items()):
-        raise SnapshotMismatchError("Pass rates under another success signal say nothing about this one.")
-    table = posterior_table(snapshot)
-    warm = evidence(table, selection.sample_keys[0], discount=1.0, source=source)
-    if len(table) and not len(warm.sample_index):
-        raise SnapshotMismatchError(f"None of the {len(table)} scored rows is in this data set.")
-    begin_anew(trainer, selection)
-    if run["outage"].get("streak"):
-        logger.warning("The counts were saved during a reward outage, so they include its verdicts.")
-    feedback.load_state_dict(run | {"outage": {}})
-    feedback.warm_start(warm.outcomes, source)
-    return len(warm.sample_index)
-
-
-def begin_anew(trainer: Any, selection: Any) -> None:
-    """Set the selection of `trainer`, and rename the log of the choices so far, which is kept."""
-    trainer.selection, log = selection, selection.feedback.log
-    if trainer.accelerator.is_main_process and (kept := log.set_aside()):
-        logger.warning(f"The earlier choices are kept in {kept}. This run writes {log.path}.")
