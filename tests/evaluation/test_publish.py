@@ -233,6 +233,17 @@ def test_what_is_not_whole_or_limited_or_holds_the_token_is_not_sent(hub, output
     assert hub.repos == {}
 
 
+def test_of_paths_of_this_machine_the_user_is_not_told(repo, output, monkeypatch):
+    monkeypatch.setenv("HOME", "/home/al")
+    path = "runs/chartqa-seed0/model/20261122_120000_results.json"
+    evaluated(output, command="trl-vade evaluate /home/al/model")
+    write(output / path, '{"dataset_path": "/home/al/rows"}')
+    publish(output)
+    assert repo.files()[f"{raw_of(repo)[0]}/{path}"] == b'{"dataset_path": "~/rows"}'
+    assert "```bash\ntrl-vade evaluate ~/model\n```" in card_of(repo)
+    assert not [content for content in repo.files().values() if b"/home/al" in content]
+
+
 # --------------------------------------------------------------------------------------------------- leaderboards
 
 

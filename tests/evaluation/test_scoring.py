@@ -19,7 +19,6 @@ from trl_vade.evaluation.scoring import (
     mixture,
     row_images,
     row_messages,
-    row_text,
     testbed,
 )
 from trl_vade.rewards.functions import accuracy_reward, format_reward
@@ -71,7 +70,6 @@ def test_a_row_without_images_is_text_and_an_image_of_another_mode_becomes_one_t
         row = {"prompt": [say("user", "2 + 2?")]} | images
         assert row_messages(row) == [{"role": "user", "content": [{"type": "text", "text": "2 + 2?"}]}]
         assert row_images(row) == []
-        assert row_text(row) == "2 + 2?"
     assert [found.mode for found in row_images({"images": [Image.new("LA", (8, 8), (7, 0))]})] == ["RGB"]
 
 

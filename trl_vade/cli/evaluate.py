@@ -9,64 +9,38 @@ from typing import Annotated, Any, Literal
 
 import typer
 import yaml
+from typer import Argument, Option
+
+from trl_vade.evaluation.benchmarks import FIVE
+
+Backend = Literal["transformers", "vllm", "server"]
 
 
 def evaluate(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="A folder, a model of the Hub, `testbed`, or a served model's name.")
-    ],
-    output_path: Annotated[
-        Path,
-        typer.Option("--output_path", help="Directory of this evaluation; what is finished there is not run again."),
-    ],
-    tasks: Annotated[
-        str, typer.Option(help="Benchmarks, with commas between them.")
-    ] = "mathvista,mathverse,mathvision,scienceqa_img,chartqa",
-    seeds: Annotated[str, typer.Option("--seeds", help="One run each, with commas between them.")] = "0,1,2,3",
-    limit: Annotated[
-        int | None, typer.Option("--limit", help="Ask only the first N questions of each benchmark.")
-    ] = None,
-    data: Annotated[
-        list[str] | None, typer.Option("--data", metavar="TASK=FOLDER", help="Rows of a benchmark in a folder.")
-    ] = None,
-    revision: Annotated[str | None, typer.Option("--revision", help="Branch, tag or commit of MODEL.")] = None,
-    backend: Annotated[
-        Literal["transformers", "vllm", "server"], typer.Option("--backend", help="What generates.")
-    ] = "transformers",
-    server_url: Annotated[
-        str | None, typer.Option("--server_url", help="Address of an OpenAI-compatible server, for --backend server.")
-    ] = None,
-    batch_size: Annotated[
-        int | None, typer.Option("--batch_size", help="Questions at a time (8; vllm 256, server 32).")
-    ] = None,
-    model_args: Annotated[
-        str, typer.Option("--model_args", help="More for lmms-eval's class: max_pixels=N,tensor_parallel_size=4.")
-    ] = "",
-    temperature: Annotated[
-        float | None,
-        typer.Option("--temperature", help="0: greedy, one run. Default: 0 for ScienceQA and ChartQA, else 0.6."),
-    ] = None,
-    top_p: Annotated[float, typer.Option("--top_p")] = 0.95,
-    top_k: Annotated[int, typer.Option("--top_k", help="0: no limit.")] = 0,
-    max_new_tokens: Annotated[int, typer.Option("--max_new_tokens")] = 2048,
-    repetition_penalty: Annotated[
-        float, typer.Option("--repetition_penalty", help="1: none, as in training. Qwen2.5-VL's own is 1.05.")
-    ] = 1.0,
-    instruction: Annotated[
-        str | None,
-        typer.Option("--instruction", help="Added to every question; `mixture`: that of the training mixture."),
-    ] = None,
-    system_prompt: Annotated[str | None, typer.Option("--system_prompt", help="Said before every question.")] = None,
-    judge_url: Annotated[str | None, typer.Option("--judge_url", help="Address of the judge's server.")] = None,
-    judge_model: Annotated[str | None, typer.Option("--judge_model", help="Name of the judge on its server.")] = None,
-    push_to_hub: Annotated[
-        str | None, typer.Option("--push_to_hub", metavar="REPO", help="Model repository that gets the results.")
-    ] = None,
-    hub_revision: Annotated[
-        str | None, typer.Option("--hub_revision", help="Branch of that repository. Default: main.")
-    ] = None,
-    private: Annotated[bool, typer.Option("--private", help="A new repository of that name is private.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON in place of the table.")] = False,
+    model: Annotated[str, Argument(metavar="MODEL", help="A folder, a model of the Hub, `testbed`, or a served one.")],
+    output_path: Annotated[Path, Option("--output_path", help="Directory; what is finished there is not run again.")],
+    tasks: Annotated[str, Option(help="Benchmarks, with commas between them.")] = ",".join(FIVE),
+    seeds: Annotated[str, Option("--seeds", help="One run each, with commas between them.")] = "0,1,2,3",
+    limit: Annotated[int | None, Option("--limit", help="Only the first N questions of each benchmark.")] = None,
+    data: Annotated[list[str] | None, Option("--data", metavar="TASK=FOLDER", help="Rows in a folder.")] = None,
+    revision: Annotated[str | None, Option("--revision", help="Branch, tag or commit of MODEL.")] = None,
+    backend: Annotated[Backend, Option("--backend", help="What generates.")] = "transformers",
+    server_url: Annotated[str | None, Option("--server_url", help="Its address, for --backend server.")] = None,
+    batch_size: Annotated[int | None, Option("--batch_size", help="Default: 8; vllm 256, server 32.")] = None,
+    model_args: Annotated[str, Option("--model_args", help="Such as max_pixels=N,tensor_parallel_size=4.")] = "",
+    temperature: Annotated[float | None, Option("--temperature", help="0: greedy. Default: as in the paper.")] = None,
+    top_p: Annotated[float, Option("--top_p")] = 0.95,
+    top_k: Annotated[int, Option("--top_k", help="0: no limit.")] = 0,
+    max_new_tokens: Annotated[int, Option("--max_new_tokens")] = 2048,
+    repetition_penalty: Annotated[float, Option("--repetition_penalty", help="1: none, as in training.")] = 1.0,
+    instruction: Annotated[str | None, Option("--instruction", help="After every question; or `mixture`.")] = None,
+    system_prompt: Annotated[str | None, Option("--system_prompt", help="Said before every question.")] = None,
+    judge_url: Annotated[str | None, Option("--judge_url", help="Address of the judge's server.")] = None,
+    judge_model: Annotated[str | None, Option("--judge_model", help="Name of the judge on its server.")] = None,
+    push_to_hub: Annotated[str | None, Option("--push_to_hub", metavar="REPO", help="For the results.")] = None,
+    hub_revision: Annotated[str | None, Option("--hub_revision", help="Branch of REPO. Default: main.")] = None,
+    private: Annotated[bool, Option("--private", help="REPO is private, if it is new.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print the results as JSON in place of the table.")] = False,
 ) -> None:
     """Evaluate a model on benchmarks by lmms-eval: average@4, with standard errors and the paper's rows beside.
 

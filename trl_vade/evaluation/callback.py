@@ -64,7 +64,7 @@ class VADEEvalCallback(TrainerCallback):
         return [one for one in self.trainer.callback_handler.callbacks if isinstance(one, LastCheckpoint)]
 
     def _told_to_stop(self) -> bool:
-        return any(callback.asked for callback in self._last_checkpoints())
+        return any(one.asked for one in self._last_checkpoints())
 
     def _evaluate_and_log(self, step: int, control: Any) -> None:
         try:

@@ -36,8 +36,8 @@ class Judge:
 
     def environment(self) -> dict[str, str]:
         """Return the environment variables that lmms-eval reads at import."""
-        server = {"API_TYPE": "openai", "OPENAI_API_URL": self.url, "OPENAI_API_KEY": _key(KEY)}
-        return server | {"MODEL_VERSION": self.model}
+        key, server = {"OPENAI_API_KEY": _key(KEY)}, {"API_TYPE": "openai", "OPENAI_API_URL": self.url}
+        return key | server | {"MODEL_VERSION": self.model}
 
     def probe(self) -> None:
         """Check the judge: its name, and its verdicts on a right and on a wrong answer. A fault is a `JudgeError`."""

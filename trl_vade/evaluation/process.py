@@ -23,13 +23,11 @@ _EXCEPTION = re.compile(r"(\(\w+ pid=\d+\) )?(ERROR \S+ \S+ \S+ )?[A-Za-z_][\w.]
 PATIENCE = 10.0  # seconds for the process to end by itself, after its last run and after SIGTERM
 
 
-def run_plan(
-    plan: Mapping[str, Any], log: Path, finished: Callable[[int], None], environment: Mapping[str, str]
-) -> None:
+def run_plan(plan: Mapping[str, Any], log: Path, finished: Callable[[int], None], more: Mapping[str, str]) -> None:
     """Run a plan (see `runner.main`) in a process whose output is in `log`, and return when all its runs are done.
 
-    `finished` is called with the number of each finished run; an exception from it ends the process. `environment` is
-    added to that of this process without its tokens. A process that ends before its runs is an `EvaluationError`.
+    `finished` is called with the number of each finished run; an exception from it ends the process. `more` is added
+    to the environment of this process without its tokens. A process that ends before its runs is an `EvaluationError`.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="vade-plan-") as folder, log.open("wb") as output:
@@ -40,7 +38,7 @@ def run_plan(
             stdout=output,
             stderr=subprocess.STDOUT,
             stdin=subprocess.PIPE,  # closes when this process dies, and then the other one ends
-            env=child_environment(os.environ) | dict(environment),
+            env=child_environment(os.environ) | dict(more),
             start_new_session=True,  # one group with its own children, such as vLLM's engine
         ) as process:
             try:

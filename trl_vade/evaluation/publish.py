@@ -7,8 +7,7 @@
 A second publication replaces table and entries of the first. Its raw runs stay.
 """
 
-import logging
-import shutil
+import os
 import tempfile
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -29,8 +28,6 @@ from trl_vade.hub.uploading import HubTarget, ensure_repo, push_folder
 from .benchmarks import BENCHMARKS, Benchmark
 from .results import Results, measurement, read_results, table_of
 
-logger = logging.getLogger(__name__)
-
 LEADERBOARDS = ".eval_results/trl_vade.yaml"
 SOURCE = "trl_vade"  # the source of our entries in a model index, which tells them from those of others
 
@@ -48,14 +45,13 @@ def publish_results(output: Path, target: HubTarget) -> str:
         # The time of the first run stays when runs are added.
         times = [Path(run["results_file"]).name for part in results["benchmarks"].values() for run in part["runs"]]
         staged, raw = Path(name), f"vade_evaluation/{min(times).removesuffix('_results.json')}"
-        for path in _raw_files(output, results):
-            copy = staged / raw / path.relative_to(output)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(path, copy)
         token = get_token()
-        for path in filter(Path.is_file, staged.rglob("*")):
-            if token and token.encode() in path.read_bytes():
-                raise EvaluationError(f"{path.relative_to(staged)} contains your token, so nothing is published.")
+        for path in _raw_files(output, results):
+            content, copy = path.read_text(encoding="utf-8"), staged / raw / path.relative_to(output)
+            if token and token in content:
+                raise EvaluationError(f"{path} contains your token, so nothing is published.")
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_text(_without_home(content), encoding="utf-8")
         target = ensure_repo(target)
         branch, name = target.revision or constants.DEFAULT_REVISION, target.repo_id.split("/")[-1]
         index, boards = entries(results, f"{constants.ENDPOINT}/{target.repo_id}/tree/{quote(branch, safe='')}/{raw}")
@@ -72,6 +68,11 @@ def publish_results(output: Path, target: HubTarget) -> str:
 
         message = f"Evaluation: {', '.join(part['title'] for part in results['benchmarks'].values())}"
         return str(push_folder(target, staged, message, card, delete=[LEADERBOARDS]).commit_url)
+
+
+def _without_home(text: str) -> str:
+    home = os.path.join(Path.home(), "")  # lmms-eval and the command name local paths, and so their user
+    return text.replace(home, "~/") if len(home) > 1 else text
 
 
 def _raw_files(output: Path, results: Results) -> Iterable[Path]:
@@ -111,7 +112,7 @@ def _section(results: Results, raw: str) -> str:
     but = ", except to the user's own questions" if results["data"] else ""
     return (
         f"{table_of(results)}\n\nThese are results of {model['name']}{at}. All answers{but}, settings and versions: "
-        f"[{raw}]({raw}/results.json). The command:\n\n```bash\n{results['command']}\n```"
+        f"[{raw}]({raw}/results.json). The command:\n\n```bash\n{_without_home(results['command'])}\n```"
     )
 
 
@@ -157,7 +158,7 @@ def task_id(benchmark: Benchmark, dataset: str) -> str | None:
     """Return the `id` of the task with the benchmark's configuration and split on a data set's leaderboard.
 
     A data set declares its leaderboard by `eval.yaml`: `tasks`, each with `id`, `config` (default: the default one)
-    and `split` (default: test). None if there is no such task or several, or no file; the log says why.
+    and `split` (default: test). None if there is no such task or several, or no file.
     """
     asked = (benchmark.config or "default", benchmark.split)
     with suppress(*FAILURES, yaml.YAMLError, TypeError, AttributeError):
@@ -166,5 +167,4 @@ def task_id(benchmark: Benchmark, dataset: str) -> str | None:
         same = [one["id"] for one in tasks if (one.get("config") or "default", one.get("split") or "test") == asked]
         if len(same) == 1:
             return str(same[0])
-    logger.info(f"{benchmark.title} has no entry for a leaderboard: no eval.yaml of {dataset} names it once.")
     return None

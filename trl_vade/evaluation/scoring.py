@@ -92,11 +92,6 @@ def row_images(row: Row) -> list[Any]:
     return [image.convert("RGB") for image in row.get("images") or []]
 
 
-def row_text(row: Row) -> str:
-    """Return the text of the row's last message, for lmms-eval's logs."""
-    return row["prompt"][-1]["content"]
-
-
 def testbed(row: Row, results: Sequence[str]) -> Row:
     """Score the testbed by its reward."""
     return {"exact_answer": exact_answer_reward(list(results[:1]), [row["answer"]])[0]}

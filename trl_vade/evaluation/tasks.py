@@ -21,13 +21,11 @@ def _words(**words: str) -> dict[str, Any]:
 
 _LETTER = "Answer with the option's letter from the given choices."
 _SCIENCEQA = _words(format="default", pre_prompt="", post_prompt=f"\n{_LETTER}")
-_MATHVISION = _words(
-    prompt_format="solution", mc_prompt=_LETTER, short_answer_prompt="Answer the question with a number."
-)
+_MATHS = _words(prompt_format="solution", mc_prompt=_LETTER, short_answer_prompt="Answer the question with a number.")
 THOUGHTFUL = {
     "chartqa": _words(pre_prompt="", post_prompt=""),
     **dict.fromkeys(("scienceqa", "scienceqa_img"), _SCIENCEQA),
-    **dict.fromkeys(("mathvision", "mathvision_rules"), _MATHVISION),
+    **dict.fromkeys(("mathvision", "mathvision_rules"), _MATHS),
 }
 """Words around a question that fit an instruction. lmms-eval's own ask for a single word (ChartQA), or for a letter
 "directly"."""
