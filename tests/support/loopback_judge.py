@@ -1,7 +1,7 @@
 """A stand-in for a vLLM server that serves a judge, on the loopback interface; OpenAI's client and httpx talk to it.
 
     with LoopbackJudge() as judge:
-        Judge.of(judge.url, judge.model).probe()
+        Judge(judge.url, judge.model).probe()
         judge.fail_after(3, "empty")  # three more good answers, then empty ones
 
 It judges what is simple enough to be judged by a rule, and so a run's score means something: a number, an option's
@@ -11,8 +11,6 @@ CORRECTNESS_JUDGE_PROMPT and DEMO_PROMPT.
 """
 
 import asyncio
-import functools
-import gzip
 import json
 import re
 import threading
@@ -20,20 +18,17 @@ from functools import partial
 
 import uvicorn
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, JSONResponse
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 MODES = (
     *("good", "empty", "nonsense", "status500", "slow", "dead", "wrong model"),
     *("right", "wrong", "html", "no choices", "long refused", "long empty"),
-    *("status429", "status400", "no json", "drips", "huge", "packed", "moved", "deep"),
 )
 """What it does: judges; answers nothing, `words`, or with status 500; answers after `delay` seconds; cuts every
 connection; serves another model; says 1, or 0, to everything; sends a web page, or JSON without an answer; refuses
-questions of more than `limit` characters, as too long for its context, or answers nothing to them; asks to wait a
-second; refuses the request; cuts its JSON off; sends a byte at a time; sends megabytes, as they are or compressed;
-sends the client to another address; nests its JSON without end."""
+questions of more than `limit` characters, as too long for its context, or answers nothing to them."""
 
 # Each finds the answer and the prediction.
 GRADED = (
@@ -106,10 +101,6 @@ class LoopbackJudge:
         assert mode in MODES
         self._mode, self._failure = mode, None
 
-    def mode_for(self, body):
-        """What it does with this request."""
-        return self.mode
-
     def fail_after(self, calls, mode="dead"):
         """From now on, `calls` questions more as before, then `mode`."""
         assert mode in MODES
@@ -144,7 +135,7 @@ class LoopbackJudge:
     async def _serve(self, scope, receive, send):
         request = Request(scope, receive)
         body = await request.body()
-        mode = self.mode_for(body)
+        mode = self.mode
         line, key = f"{request.method} {request.url.path}", request.headers.get("authorization", "")
         self.keys.add(key.removeprefix("Bearer "))
         if line == "POST /v1/chat/completions":
@@ -157,8 +148,6 @@ class LoopbackJudge:
             response = HTMLResponse("<html><h1>Welcome</h1></html>")
         elif mode == "status500":
             response = refused(500, "EngineCore encountered an issue")
-        elif mode in ODD:
-            response = ODD[mode]()
         elif self.key and key != f"Bearer {self.key}":
             response = refused(401, f"Not a key of this server: {key.removeprefix('Bearer ')}")
         elif line == "GET /v1/models":
@@ -193,25 +182,6 @@ class LoopbackJudge:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(timeout=10)
         self._loop.close()
-
-
-async def drops():
-    for _ in range(200):
-        yield b" "
-        await asyncio.sleep(0.05)
-
-
-PACKED = functools.cache(lambda: gzip.compress(b" " * 2**25, compresslevel=1))
-ODD = {
-    "status429": lambda: JSONResponse({"error": {"message": "Too many requests"}}, 429, {"Retry-After": "1"}),
-    "status400": lambda: refused(400, "The picture is too large."),
-    "no json": lambda: Response('{"choices": [{"message": {"cont', media_type="application/json"),
-    "deep": lambda: Response('{"choices":' + "[" * 2**18, media_type="application/json"),
-    "drips": lambda: StreamingResponse(drops(), media_type="application/json"),
-    "huge": lambda: Response(b" " * 2**22, media_type="application/json"),
-    "packed": lambda: Response(PACKED(), 200, {"Content-Encoding": "gzip"}, "application/json"),
-    "moved": lambda: Response(status_code=307, headers={"Location": "http://127.0.0.1:9/v1/chat/completions"}),
-}
 
 
 class CuttableProtocol(H11Protocol):
