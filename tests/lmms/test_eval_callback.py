@@ -122,45 +122,29 @@ def test_an_evaluation_puts_the_modes_of_all_modules_back(make_trainer):
     assert [module.training for module in model.modules()] == before
 
 
-def test_an_evaluation_that_fails_is_logged_and_the_training_goes_on_as_it_was(make_trainer, caplog, monkeypatch):
+@pytest.mark.parametrize("where", ["its questions", "its answers"])
+def test_an_evaluation_that_fails_is_logged_and_the_training_goes_on_as_it_was(
+    make_trainer, caplog, monkeypatch, where
+):
     from trl_vade.evaluation import scoring
-    from trl_vade.evaluation.callback import VADEEvalCallback
-
-    def broken(row):
-        raise RuntimeError("no such column")
-
-    def checkpointed():
-        return [
-            part.gradient_checkpointing for part in trainer.model.modules() if hasattr(part, "gradient_checkpointing")
-        ]
-
-    trainer = make_trainer(max_steps=2, gradient_checkpointing=True)
-    trainer.add_callback(VADEEvalCallback(trainer, ["testbed"], every_steps=1, limit=4))
-    monkeypatch.setattr(scoring, "row_messages", broken)
-    trainer.train()
-    assert trainer.state.global_step == 2
-    assert says(caplog.text, "step 1")
-    assert says(caplog.text, "no such column")
-    assert logged(trainer, "lmms/testbed") == []
-    assert checkpointed()
-    assert all(checkpointed())
-
-
-def test_one_that_fails_while_it_generates_leaves_gradient_checkpointing_on(make_trainer, caplog, monkeypatch):
     from trl_vade.evaluation.callback import VADEEvalCallback
     from trl_vade.evaluation.in_training import Policy
 
-    def broken(policy, model, requests):
-        assert not model.is_gradient_checkpointing
-        raise RuntimeError("out of memory")
+    def broken(*args):
+        assert where == "its questions" or not args[1].is_gradient_checkpointing
+        raise RuntimeError("out of order")
 
-    trainer = make_trainer(max_steps=1, gradient_checkpointing=True)
+    trainer = make_trainer(max_steps=2, gradient_checkpointing=True)
     trainer.add_callback(VADEEvalCallback(trainer, ["testbed"], every_steps=1, limit=4))
-    monkeypatch.setattr(Policy, "_answers", broken)
+    monkeypatch.setattr(*((scoring, "row_messages") if where == "its questions" else (Policy, "_answers")), broken)
     trainer.train()
+    assert trainer.state.global_step == 2
     assert says(caplog.text, "step 1")
-    assert says(caplog.text, "out of memory")
-    assert trainer.model.is_gradient_checkpointing
+    assert says(caplog.text, "out of order")
+    assert logged(trainer, "lmms/testbed") == []
+    parts = [part for part in trainer.model.modules() if hasattr(part, "gradient_checkpointing")]
+    assert parts
+    assert all(part.gradient_checkpointing for part in parts)
 
 
 def test_what_lmms_eval_sets_for_the_whole_process_is_put_back(monkeypatch):
