@@ -52,6 +52,12 @@ class Staging:
         """Return the folders that are not on the Hub, oldest first."""
         return sorted(self.folder.glob("[0-9]*-step-*"))
 
+    @property
+    def failure(self) -> HubError | None:
+        """Return why the newest files are not on the Hub, but for a Hub that is switched off."""
+        error = self.unstaged or self.error
+        return None if isinstance(error, HubOfflineError) else error
+
     def busy(self) -> bool:
         """Return whether something is being sent."""
         return self._job is not None and not self._job.done()
@@ -111,9 +117,8 @@ class Staging:
     def kept(self) -> str:
         """Return the last error, the place of the files and the way to send them."""
         *_, newest = self.waiting() or [self.folder]
-        return (
-            f"{self.error} The files wait in {newest}. trainer.push_to_hub() sends them, or another start of the run."
-        )
+        waits = f"The files wait in {newest}. trainer.push_to_hub() sends them, or another start of the run."
+        return str(self.unstaged or f"{self.error} {waits}")
 
     def _wait(self) -> None:
         with suppress(Exception):  # it is logged

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from transformers.trainer_utils import HubStrategy
 
 from trl_vade.data.row_names import names_and_tasks
-from trl_vade.errors import ConfigurationError, HubError, HubOfflineError
+from trl_vade.errors import ConfigurationError, HubError
 from trl_vade.hub.posteriors.repository import posterior_card, stage_posterior, step_name, steps_in
 from trl_vade.hub.posteriors.table import posterior_table
 from trl_vade.hub.staging import STAGING_FOLDER, Commit, Staging, files_in, link, step_in
@@ -29,11 +29,10 @@ from ..main_process import on_main_process, wait_for_main_process
 
 logger = get_logger(__name__)
 
-# They hold rows of the training data, local paths, or the lock of a run.
-PRIVATE = (ROWS_FILE, PAGE_FILE, RUN_FILE, LOCK_FILE)
+# They hold rows of the training data, local paths, the lock, or the choices of an earlier run.
+PRIVATE = (ROWS_FILE, PAGE_FILE, RUN_FILE, LOCK_FILE, "vade_selection-*.jsonl")
 _NOT_PUSHED = ("_", PREFIX, LAST_CHECKPOINT)
 _FOR_A_RESUME = ("optimizer", "scheduler", "scaler", "rng_state", "trainer_state", "entropy_ctrl_state", "vade_")
-
 
 Rows = Callable[[], tuple[Any, NDArray[np.int64]]]  # the training set, and the keys of its rows
 
@@ -146,29 +145,28 @@ class Publication:
         wait_for_main_process(lambda: not pending(), lambda: f"uploads to the Hub {pending()}")
 
     def finish(self) -> None:
-        """Wait for all uploads, retry the failed ones once, and report those that are missing on the Hub.
+        """Wait for all uploads, retry the failed ones once, and raise `HubError` for those that are still missing.
 
-        All processes must take part. If something is missing, all raise `HubError`; its files are kept on disk.
+        All processes must take part, and all raise. The files are kept on disk.
         """
         self.wait()
         for staging in self._stagings.values():
-            if staging.error and not isinstance(staging.error, HubOfflineError):
+            if staging.failure:
                 staging.error = None
                 staging.send()
         self.wait()
         on_main_process(self._refuse_missing)
 
     def _refuse_missing(self) -> None:
-        missing = {}
-        for staging in self._stagings.values():
-            if isinstance(staging.error, HubOfflineError):
-                logger.warning(staging.kept())
-            elif error := staging.unstaged or staging.error:
-                missing[f"- {staging.unstaged or staging.kept()}"] = error.status
-        if missing:
-            saved = f"The run in {self._output_dir} is saved on disk, but some uploads to the Hub failed"
-            status = next(iter(missing.values()))
-            raise HubError("\n".join([f"{saved}. Nothing is lost:", *missing]), status=status)
+        for one in self._stagings.values():
+            if one.error and not one.failure:
+                logger.warning(one.kept())
+        if failed := [one for one in self._stagings.values() if one.failure]:
+            saved = (
+                f"The run in {self._output_dir} is saved on disk, but some uploads to the Hub failed. Nothing is lost:"
+            )
+            status = next((one.failure.status for one in failed if one.failure), None)
+            raise HubError("\n- ".join([saved, *(one.kept() for one in failed)]), status=status)
 
 
 def _existing(target: HubTarget, token: str | None = None) -> HubTarget:
