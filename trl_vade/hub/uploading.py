@@ -39,7 +39,8 @@ Card = Callable[[list[str]], str]
 
 def is_hub_id(value: Any) -> bool:
     """Return whether `value` can be the id of a repository on the Hub: "name" or "user/name"."""
-    return isinstance(value, str) and re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", value, re.ASCII) is not None
+    known = r"(?=.{1,96}$)\w[\w.-]*(/\w[\w.-]*)?"  # the Hub takes no longer one
+    return isinstance(value, str) and re.fullmatch(known, value, re.ASCII) is not None
 
 
 def hub_id(name: Any) -> str | None:

@@ -86,7 +86,7 @@ def test_facts_from_anywhere_do_not_break_the_table():
 
 
 def test_names_of_strangers_are_cut_and_steer_no_terminal_and_a_data_set_without_an_owner_is_no_link():
-    table = example_table(dataset="testbed", success_reward="\u202eevil\x1b[31m" + "x" * 999)
+    table = example_table(dataset="testbed", base_model="x" * 999, success_reward="\u202eevil\x1b[31m" + "x" * 999)
     names = [f"{row}\x1b]0;\u202e\n| {'y' * 999}" for row in range(len(table))]
     card = posterior_card(replace(table, sample_id=names, task=names), [], "you/repo")
     assert all(sign.isprintable() for sign in card.replace("\n", ""))

@@ -235,10 +235,11 @@ def test_only_ids_of_the_hub_are_named_as_data_sets_and_base_models(completed, t
     assert "/data/rows" not in text
 
 
-def test_the_data_set_that_trl_names_is_linked_without_its_revision(completed):
-    assert "on the [you/rows](https://huggingface.co/datasets/you/rows) at [`main`]" in completed(
-        dataset_name="you/rows@main"
-    )
+def test_the_data_set_that_trl_names_is_linked_without_its_revision_once_and_for_all(completed, tmp_path):
+    text = completed(dataset_name="you/rows@main")
+    assert "on the [you/rows](https://huggingface.co/datasets/you/rows) at [`main`]" in text
+    complete_model_card(tmp_path / "README.md", FACTS, **NOTHING_ELSE)
+    assert (tmp_path / "README.md").read_text(encoding="utf-8") == text
 
 
 # -------------------------------------------------------------------------------------------------------- sections

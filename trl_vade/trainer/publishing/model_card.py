@@ -32,7 +32,7 @@ logger = get_logger(__name__)
 
 TAGS = ("trl", "grpo", "vade", "trl-vade")
 CURVES_FILE = "vade_training.png"
-_DATA_SET = re.compile(r"the \[(.+?)\]\(https://huggingface\.co/datasets/.+?\) dataset")
+_DATA_SET = re.compile(r"the \[([^\]]+)\]\(https://huggingface\.co/datasets/[^)]+\) dataset")
 _QUICK_START = re.compile(r"^## Quick start$.*?(?=^## )", re.DOTALL | re.MULTILINE)
 
 
