@@ -1,9 +1,5 @@
 """Warm start: the posterior of another run, applied to the rows that both training sets share.
 
-    vade_posterior_init="user/repo"             a data-set repository on the Hub
-    vade_posterior_init="user/repo@revision"    the same at a step, a branch or a commit
-    vade_posterior_init="outputs/first-run"     a folder: a checkpoint, an output directory, a copy of a repository
-
 A shared row starts with `vade_warm_start_discount` of its counts, observed in one step before the first draw. It
 counts as visited once and need not rest. All other rows start from the prior.
 """

@@ -30,6 +30,7 @@ def fact_rows(table: PosteriorTable) -> list[list[str]]:
     by = ", in this run or in the posterior that it started from" if warm else ""
     start = code(source, most=200) if "/" in source and is_hub_id(source.partition("@")[0]) else "a local posterior"
     number = {name: _number(value) for name, value in facts.items()}
+    mixed = " with right and wrong answers" if facts.get("signal_aware_decay") is True else ""
     if share := number.get("warm_start_discount"):
         start += f", with a share of {share} of its counts"
     rows = {
@@ -43,7 +44,8 @@ def fact_rows(table: PosteriorTable) -> list[list[str]]:
         "completions of a row (G)": number.get("num_generations"),
         "sampling temperature": number.get("temperature"),
         "sampler": ", ".join(filter(None, (code(facts.get(name), word) for name, word in _SAMPLER.items()))),
-        "decay": _decay(facts),
+        "counts kept in a batch": f"{number['decay_sampled']} of a chosen row{mixed}, "
+        f"{number['decay_unsampled']} of any other",
         "saved at": f"optimiser step {number['global_step']}, step {number['generation_batches']} of the posterior",
         "rollouts until then": number.get("rollouts"),
         "seed": code(facts.get("seed")),
@@ -59,10 +61,7 @@ def initial_posterior_kind(facts: Mapping[str, Any]) -> dict[str, bool]:
 
 
 def named_dataset(name: Any) -> dict[str, str | None]:
-    """Return the facts `dataset` and `dataset_revision` of a data set that a user calls "user/name@revision".
-
-    They are None for what is no id of the Hub, such as a folder, and for a revision that was not given.
-    """
+    """Return the facts `dataset` and `dataset_revision` of "user/name@revision"; None for a folder, or without one."""
     repo_id, _, revision = str(name or "").partition("@")
     found = hub_id(repo_id) if "/" in repo_id else None
     return {"dataset": found, "dataset_revision": revision or None if found else None}
@@ -121,13 +120,6 @@ def text_histogram(table: PosteriorTable) -> str:
 
 def _link(name: Any) -> str:
     return f"[{name}]({HUB}/{name})" if is_hub_id(name) else ""
-
-
-def _decay(facts: dict[str, Any]) -> str:
-    chosen, other = _number(facts.get("decay_sampled")), _number(facts.get("decay_unsampled"))
-    who = "a chosen row with right and wrong answers" if facts.get("signal_aware_decay") is True else "a chosen row"
-    how = f"in a generation batch {who} keeps {chosen} of its counts (lambda_1), any other {other} (lambda_2)"
-    return how if chosen and other else ""
 
 
 def _number(value: Any) -> str:

@@ -56,25 +56,21 @@ def stage_posterior(folder: str | Path, snapshot_file: str | Path, table: Poster
 
 
 def publish_posterior(snapshot_file: str | Path, table: PosteriorTable, target: HubTarget) -> str:
-    """Add a step and the card to a data-set repository in one commit, and return its address.
+    """Add a step and the card to a data-set repository, which is created if needed, and return the commit's address.
 
-    The repository is created if it does not exist. Later steps in it are deleted; its history keeps them. Everybody
-    who can read the repository can read the names and tasks of the rows.
-
-    Raises:
-        HubError: the Hub refuses or cannot be reached.
-        ConfigurationError: the table has no rows.
+    Later steps are deleted; the history keeps them. The errors are `HubError`, and `ConfigurationError` for a table
+    without rows.
     """
     step = table.metadata["global_step"]
     if not len(table):
         raise ConfigurationError("The posterior has no rows, as none was scored yet. Take a later checkpoint.")
     target = ensure_repo(target)
+
+    def card(there: list[str]) -> str:
+        return posterior_card(table, steps_in(there), target.repo_id, target.revision)
+
     with tempfile.TemporaryDirectory() as folder:
         stage_posterior(folder, snapshot_file, table)
-
-        def card(there: list[str]) -> str:
-            return posterior_card(table, steps_in(there), target.repo_id, target.revision)
-
         return str(push_folder(target, Path(folder), f"Posterior of optimiser step {step}", card).commit_url)
 
 

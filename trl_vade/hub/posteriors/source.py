@@ -19,15 +19,13 @@ from .table import PosteriorTable, posterior_table
 def load_posterior(
     source: str | os.PathLike[str], revision: str | None = None, *, step: int | None = None
 ) -> PosteriorTable:
-    """Return the posterior at `source`.
-
-    An existing path is tried first, then a data-set repository on the Hub. If the Hub cannot be reached, the client's
-    cache is read. The metadata get `source`, and for a repository the commit as `revision`.
+    """Return the posterior at `source`. The metadata say where it was, as `source` and for a repository `revision`.
 
     Args:
         source: a folder (in the layout of `repository` or one step of it, a checkpoint, or an output directory), its
             `vade_posterior.safetensors`, or a data-set repository "user/name" or "user/name@revision". If there is a
-            folder "user", "user/name" is a path; with a revision it is a repository.
+            folder "user", "user/name" is a path; with a revision it is a repository. If the Hub cannot be reached, the
+            client's cache is read.
         revision: a branch, a commit, or the name of a step such as "step-000100" on the main branch.
         step: an optimiser step. None takes the newest, which is the highest.
 

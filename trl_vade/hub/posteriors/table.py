@@ -1,18 +1,8 @@
-"""A posterior as a table, with a row for each data-set row that was ever scored.
+"""A posterior as a table, with a row for each data-set row that was ever scored; the others are at the prior.
 
-    sample_id   string    the `id` of the row if the table was made with the data set, else its key
-                          (`row_keys.sample_keys`) as 16 hexadecimal digits
-    index       int64     its place in the data set of the run
-    task        string    its task; the column exists only if tasks are known
-    alpha, beta float64   pseudo-counts of right and wrong completions, decayed to the step of the save
-    visits      int64     posterior steps in which the row had a score
-    pass_rate   float64   expected pass rate, (alpha + 1) / (alpha + beta + 2)
-    last_step   int64     posterior step in which the row last had a score
-
-A posterior step is a generation batch, a refill (dynamic sampling), or a warm start, whose counts are one visit. Rows
-that are not in the table are at the prior. Source of the counts: VADE, arXiv 2511.18902, equations 5 and 6.
-
-As a Parquet file it is for people and other programs. trl_vade reads snapshots (`samplers.snapshot`) only.
+A posterior step is a generation batch, a refill (dynamic sampling), or a warm start, whose counts are one visit. As a
+Parquet file the table is for people and other programs. trl_vade reads snapshots (`samplers.snapshot`) only. Source of
+the counts: VADE, arXiv 2511.18902, equations 5 and 6.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,14 +33,14 @@ class PosteriorTable:
     """The counts of V rows of a data set, in ascending order of `index`."""
 
     sample_key: IntArray  # (V,) the keys of the rows, all different; see `row_keys.sample_keys`
-    sample_id: list[str]  # V
-    index: IntArray  # (V,) in [0, N)
-    task: list[str | None] | None  # V
-    alpha: FloatArray  # (V,) at least 0
-    beta: FloatArray  # (V,) at least 0
-    visits: IntArray  # (V,) at least 1
-    pass_rate: FloatArray  # (V,) in (0, 1)
-    last_step: IntArray  # (V,) at least 1
+    sample_id: list[str]  # V, the `id` of the row if that is known, else its key as 16 hexadecimal digits
+    index: IntArray  # (V,) in [0, N), its place in the data set of the run
+    task: list[str | None] | None  # V, if tasks are known
+    alpha: FloatArray  # (V,) pseudo-counts of right completions, decayed to the step of the save
+    beta: FloatArray  # (V,) the same of wrong ones
+    visits: IntArray  # (V,) at least 1, the posterior steps in which the row had a score
+    pass_rate: FloatArray  # (V,) in (0, 1), the expected one: (alpha + 1) / (alpha + beta + 2)
+    last_step: IntArray  # (V,) at least 1, the posterior step in which the row last had a score
     metadata: dict[str, Any]  # JSON values
 
     def __len__(self) -> int:
@@ -66,13 +56,8 @@ def posterior_table(
 ) -> PosteriorTable:
     """Return the counts of `snapshot`, decayed to its step, as a table. It takes memory for the scored rows alone.
 
-    A snapshot without a trainer has no optimiser step; its posterior's steps are taken for it.
-
-    Args:
-        snapshot: the result of `load_snapshot`.
-        sample_id: (V,) names of the scored rows, in ascending order of rows; None takes the snapshot's keys.
-        task: (V,) task of each scored row, or None for a row without one.
-        facts: further facts for the metadata, before those of the snapshot.
+    Names and tasks, (V,) each, are in ascending order of rows; `facts` go before those of the snapshot. A snapshot
+    without a trainer has no optimiser step; its posterior's steps are taken for it.
 
     Raises:
         SnapshotMismatchError: the snapshot has no keys of its rows.

@@ -1,8 +1,6 @@
-"""The model card of a run: TRL's card, and VADE's metadata and sections.
+"""The model card of a run: TRL's card, which TRL writes at every save, with VADE's metadata and sections behind it.
 
-TRL writes its card at every save. `write_model_card` then adds the verdict and the measurements, how prompts were
-chosen, the recipe, the data, where the posterior is, how to use the model and how to continue training.
-`model_cards/model.md` is the template.
+`model_cards/model.md` and `model_cards/quick_start.md` are the templates.
 """
 
 import json
@@ -37,10 +35,10 @@ _QUICK_START = re.compile(r"^## Quick start$.*?(?=^## )", re.DOTALL | re.MULTILI
 
 
 def write_model_card(trainer: Any, dataset: str | None = None, *, draw: bool = True) -> None:
-    """Complete the card that TRL has written into the output directory, and draw the training curves there.
+    """Complete the card that TRL has written into the output directory, and `draw` the training curves there.
 
     It runs on the main process, at every save, and must not end a run: an error is logged, and VADE's part is missing.
-    `dataset` is as in `run_facts`. Without `draw` the curves are not drawn, which saves half a second or more.
+    `dataset` is as in `run_facts`.
     """
     try:
         folder, run = Path(trainer.args.output_dir), live_run(trainer)
@@ -72,13 +70,8 @@ def complete_model_card(
 ) -> None:
     """Add metadata and sections to the card `path`, and replace the sections of an earlier call.
 
-    `facts` are those of `card_facts`, `summary` is the result of `summary.summarise`, and `revision` the branch. The
-    `places` are `curves`, the name of the picture in the same folder, and `posterior_repo`, without which the model's
-    repository holds the posterior.
-
-    Raises:
-        OSError: the card cannot be read or written; it is unchanged.
-        ValueError: its metadata are not a YAML mapping.
+    `facts` are those of `card_facts`, `summary` is the result of `summary.summarise`. The `places` are `curves`, a
+    picture in the same folder, and `posterior_repo`, without which the model's repository holds the posterior.
     """
     card = ModelCard(path.read_text(encoding="utf-8"))
     _complete_metadata(card.data, facts, vision=vision)
@@ -146,13 +139,13 @@ def _draw_curves(run: Run, folder: Path) -> str | None:
 
         draw_report(run, unfinished)
         unfinished.replace(folder / CURVES_FILE)
+        return CURVES_FILE
     except ModuleNotFoundError:  # matplotlib is an extra
-        return None
+        pass
     except Exception as error:  # any error of matplotlib
         unfinished.unlink(missing_ok=True)
         logger.warning(f"The model card lacks the training curves ({type(error).__name__}: {error}).")
-        return None
-    return CURVES_FILE
+    return None
 
 
 def _recipe(facts: Mapping[str, Any]) -> list[list[str]]:
