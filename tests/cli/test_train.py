@@ -82,7 +82,7 @@ def test_a_benchmark_that_cannot_work_is_refused_before_a_model_is_loaded(train_
     flags = ["--use_cpu", "true", "--output_dir", str(tmp_path)]
     with refused(ConfigurationError, ["--lmms_tasks", "mathvistas"], ["mathvista", "chartqa"]):
         train_vade.run([*flags, "--lmms_tasks", "mathvistas"])
-    with refused(ConfigurationError, ["--lmms_steps", "0"], ["1"]):
+    with refused(ConfigurationError, ["--lmms_steps", "every_steps", "0"], ["1"]):
         train_vade.run([*flags, "--lmms_tasks", "chartqa", "--lmms_steps", "0"])
     with refused(ConfigurationError, ["mathvistas"], ["mathvista", "chartqa"]):
         train_vade.run([*flags, "--lmms_tasks", "mathvistas", "--plan"])

@@ -5,7 +5,7 @@ from typing import Any
 
 from trl_vade.errors import ConfigurationError
 
-from .train import TESTBED
+from .recipes import TESTBED
 
 
 def load_rows(what: str, place: str, config: str | None, split: str, revision: str | None) -> Any:

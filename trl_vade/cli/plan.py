@@ -22,9 +22,8 @@ from trl_vade.trainer.presets import is_adaptive, setting
 
 from .data_sets import load_splits, pick_split
 from .parsing import CommandArguments, Parser, VADEScriptArguments, read_command
-from .recipes import read_processes
+from .recipes import TESTBED, read_processes
 from .tables import print_table
-from .train import TESTBED
 
 MEMORY = "For the memory of weights, gradients and optimiser see `accelerate estimate-memory MODEL`."
 

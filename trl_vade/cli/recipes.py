@@ -7,6 +7,7 @@ import yaml
 
 from trl_vade.errors import ConfigurationError
 
+TESTBED = "testbed"  # as a model's or a data set's name: the embedded one
 RECIPES = Path(__file__).parents[1] / "recipes"
 ACCELERATE = RECIPES / "accelerate"
 

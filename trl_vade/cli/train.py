@@ -10,7 +10,8 @@ import sys
 import warnings
 from itertools import pairwise
 
-TESTBED = "testbed"  # as a model's or a data set's name: the embedded one
+from .recipes import TESTBED
+
 INTERRUPTED = 130  # the exit code of shells after Ctrl-C
 UNAVOIDABLE = [
     # TRL 1.16, and recipes for every transformers from 5.10 on, use names that transformers 5.23 has given up.

@@ -14,6 +14,7 @@ from accelerate.logging import get_logger
 from accelerate.utils import DistributedType
 from transformers import Trainer, TrainerCallback
 
+from trl_vade.checks import check_whole_number
 from trl_vade.errors import ConfigurationError
 from trl_vade.trainer.checkpoint.preemption import LastCheckpoint
 
@@ -140,6 +141,7 @@ def planned(
     `repetition_penalty`. `limit` is of each benchmark, `seed` that of sampled answers in each evaluation, and
     `options` are `data`, `batch_size` and `system_prompt` of `Evaluation`.
     """
+    check_whole_number("every_steps", every_steps, minimum=1, advice="Give the optimiser steps between evaluations.")
     if judged := [name for name in tasks if name in BENCHMARKS and BENCHMARKS[name].judged]:
         raise ConfigurationError(
             f"VADEEvalCallback with {', '.join(judged)}: a judge scores these answers. If it hangs, the training "

@@ -51,7 +51,7 @@ def show(
     Examples:
       trl-vade posterior show qwen-vade
       trl-vade posterior show you/vade-posterior --step 100 --sort visits
-      trl-vade posterior show you/vade-posterior@step-000100 --json | jq .mean_pass_rate
+      trl-vade posterior show you/vade-posterior --json | jq .mean_pass_rate
     """
     from .showing import both_ends, print_posterior, summarise_posterior
 
