@@ -1,4 +1,3 @@
-import logging
 import shutil
 import subprocess
 import sys
@@ -8,9 +7,8 @@ from functools import partial
 
 import pytest
 
-from tests.support.hub import offline
 from tests.support.refusals import refused, says
-from trl_vade.errors import HubError, HubOfflineError
+from trl_vade.errors import HubError
 from trl_vade.hub import staging as staging_module
 from trl_vade.hub import uploading
 from trl_vade.hub.staging import Staging, files_in
@@ -97,15 +95,6 @@ def test_while_the_hub_is_down_each_save_makes_one_attempt(hub, staging, monkeyp
     assert says(staging.kept(), str(staging.folder))
     save(staging, 4).result()
     assert (titles(hub), staging.error) == (["Step 4"], None)
-
-
-def test_offline_nothing_is_warned_of(hub, staging, caplog):
-    with offline(), caplog.at_level(logging.WARNING):
-        save(staging, 1)
-        settle(staging)
-    assert isinstance(staging.error, HubOfflineError)
-    assert caplog.text == ""
-    assert len(staging.waiting()) == 1
 
 
 def test_whenever_a_process_is_killed_one_whole_save_is_left(tmp_path, monkeypatch):

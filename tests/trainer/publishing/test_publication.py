@@ -283,15 +283,6 @@ def test_a_run_that_was_downloaded_goes_on_to_the_same_end(hub, run, text_model_
 
 
 @pytest.mark.slow
-def test_a_failed_push_is_followed_by_the_next_and_the_run_ends_well(hub, run, out, caplog):
-    hub.fault(COMMIT, status=500, times=3)
-    run(hub_strategy="all_checkpoints")
-    assert says(caplog.text, "step-2")
-    assert_whole(hub.repos[RUN].files(), "checkpoint-4", out / "checkpoint-4")
-    assert_model(hub.repos[RUN].files(), out / "checkpoint-4")
-
-
-@pytest.mark.slow
 def test_a_look_at_the_run_that_fails_is_a_push_that_failed_and_ends_no_save(hub, run, monkeypatch, out):
     def failing(*_):
         raise OSError("the cache cannot be read")
@@ -315,15 +306,6 @@ def test_a_last_state_that_is_not_on_the_hub_is_an_error_until_it_is_pushed_agai
     assert_whole(hub.repos[RUN].files(), "last-checkpoint", out / "checkpoint-4")
     assert_model(hub.repos[RUN].files(), out / "checkpoint-4")
     assert not (out / "_hub").exists()
-
-
-@pytest.mark.slow
-def test_a_refused_card_holds_back_no_weights_and_is_said(hub, run, out, caplog):
-    waiting = Until()
-    hub.fault("POST /api/validate-yaml", status=400, times=1000, reason="x")
-    run([waiting], hub_strategy="checkpoint")
-    assert_whole(hub.repos[RUN].files(), "last-checkpoint", out / "checkpoint-4")
-    assert says(caplog.text, "refuses the card of the model repository you/run")
 
 
 @pytest.mark.slow
