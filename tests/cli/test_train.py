@@ -118,11 +118,8 @@ def test_options_that_cannot_work_end_in_one_message_before_anything_is_loaded(
     train_vade, stops_at_the_data, tmp_path
 ):
     for flags, name in {
-        "--eval_on_start true --eval_strategy no": "eval_on_start",
-        "--save_strategy best": "save_strategy",
         "--load_best_model_at_end true --eval_strategy no": "load_best_model_at_end",
         "--logging_steps 0": "logging_steps",
-        "--report_to nosuch": "nosuch",
         "--num_generations 7": "num_generations",
         "--vade_cooldown 2": "vade_cooldown",
         "--per_device_eval_batch_size 6": "6",
@@ -132,14 +129,6 @@ def test_options_that_cannot_work_end_in_one_message_before_anything_is_loaded(
     }.items():
         with refused(ConfigurationError, [name]):
             train_vade.run(["--output_dir", str(tmp_path), *flags.split()])
-
-
-def test_a_logger_that_is_not_installed_is_refused_before_anything_is_loaded(
-    train_vade, stops_at_the_data, tmp_path, monkeypatch
-):
-    monkeypatch.setattr("transformers.integrations.integration_utils.is_wandb_available", lambda: False)
-    with refused(ConfigurationError, ["wandb"], ["pip install wandb"]):
-        train_vade.run(["--output_dir", str(tmp_path), "--report_to", "wandb"])
 
 
 def test_what_the_quickstart_switches_on_can_be_switched_off(stops_at_the_data):

@@ -7,7 +7,6 @@ import pytest
 
 from tests.support.refusals import refused
 from trl_vade.cli.parsing import VADEScriptArguments
-from trl_vade.cli.training import refuse_contradictions
 from trl_vade.errors import ConfigurationError
 from trl_vade.evaluation.callback import planned
 from trl_vade.evaluation.settings import Evaluation
@@ -30,15 +29,3 @@ def test_the_options_of_the_benchmarks_are_those_of_the_callback():
 def test_rows_for_no_benchmark_are_refused(tasks, data):
     with refused(ConfigurationError, ["--lmms_data", *data], ["TASK=FOLDER", "--lmms_tasks"]):
         VADEScriptArguments("d", lmms_tasks=tasks, lmms_data=data).lmms_options()
-
-
-def test_one_process_that_sees_several_gpus_is_refused_before_a_model_is_loaded(make_args):
-    """TRL 1.16 refuses it too, once the model is there; not where `device_map` splits the model."""
-    args = make_args()
-    args._n_gpu = 4  # of transformers, as on a machine with four
-    with refused(
-        ConfigurationError, ["4 GPUs"], ["--accelerate_config fsdp2", "--num_processes 4", "CUDA_VISIBLE_DEVICES=0"]
-    ):
-        refuse_contradictions(args)
-    args.model_init_kwargs = {"device_map": "auto"}
-    refuse_contradictions(args)

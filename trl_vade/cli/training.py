@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import trl.rewards
-from transformers.integrations import get_reporting_integration_callbacks
-from trl import GRPOConfig, ModelConfig, get_peft_config, get_quantization_config
+from trl import ModelConfig, get_peft_config, get_quantization_config
 
 from trl_vade import VADEEvalCallback, VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.errors import ConfigurationError, HubError, VADEError
@@ -85,7 +84,6 @@ def make_trainer(
     script_args: VADEScriptArguments, training_args: VADEGRPOConfig, model_args: ModelConfig
 ) -> VADEGRPOTrainer:
     """Load data, rewards and model as the arguments say, and return the trainer."""
-    refuse_contradictions(training_args)
     refuse_places(model_args.model_name_or_path, script_args.dataset_name)
     rewards = [load_reward(name) for name in script_args.reward_funcs]
     lmms_options = script_args.lmms_options()
@@ -143,30 +141,6 @@ def refuse_places(model: str | None, dataset: str | None) -> None:
             f"model_name_or_path={model!r} is neither a folder here nor the name of a repository on the Hub, such as "
             "user/name. Set it to one of these."
         )
-
-
-def refuse_contradictions(args: GRPOConfig) -> None:
-    """Refuse before a model is loaded what the Trainer or TRL refuses after it (transformers 5.23)."""
-    if args.eval_on_start and args.eval_strategy == "no":
-        raise ConfigurationError(
-            "eval_on_start=True with eval_strategy='no': without evaluations no evaluation data is loaded. Set "
-            "eval_on_start=False, or eval_strategy='steps'."
-        )
-    if args.n_gpu > 1 and "device_map" not in (args.model_init_kwargs or {}):
-        raise ConfigurationError(
-            f"One process sees {args.n_gpu} GPUs, and TRL trains with one process for each GPU. Add "
-            f"--accelerate_config fsdp2 --num_processes {args.n_gpu}, or show it one GPU with CUDA_VISIBLE_DEVICES=0."
-        )
-    if args.save_strategy == "best" and args.metric_for_best_model is None:
-        raise ConfigurationError(
-            "save_strategy='best' without metric_for_best_model: it is not known which checkpoint is the best. Set "
-            "metric_for_best_model (eval_reward, say), or save_strategy='steps'."
-        )
-    try:
-        for logger in get_reporting_integration_callbacks(args.report_to):
-            logger()
-    except (ImportError, RuntimeError, ValueError) as error:
-        raise ConfigurationError(f"report_to={args.report_to}: {error}") from error
 
 
 def load_reward(name: str):
