@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from trl_vade.errors import SnapshotCorruptError, SnapshotError
+from trl_vade.hub.posteriors.repository import posterior_card
+from trl_vade.hub.posteriors.table import posterior_table
 from trl_vade.samplers import ThompsonSampler, UniformSampler
 from trl_vade.samplers.snapshot import POSTERIOR_FILE, load_snapshot, save_snapshot
 from trl_vade.selection.log import SelectionLog
@@ -25,6 +27,20 @@ from .result import Result
 DOCUMENT = "vade_posterior"  # the key in the header
 
 # ------------------------------------------------------------------------------------------------------- snapshots
+
+
+FACTS = {
+    **{"dataset_fingerprint": "ab", "base_model": "you/base", "dataset": "you/rows", "dataset_revision": "main"},
+    **{
+        "success_reward": "right",
+        "success_threshold": 0.5,
+        "num_generations": 8,
+        "temperature": 1.0,
+        "preset": "paper",
+    },
+    **{"posterior_init": "you/rates@main", "warm_start_discount": 0.2, "stratify_by": "task", "rewards": ["right"]},
+    "run": {"global_step": 4, "rollouts": 8, "seconds": {"step": 0.1}},
+}
 
 
 @dataclass(frozen=True)
@@ -57,6 +73,7 @@ def fuzz_snapshots(tries: int, seed: int, directory: Path) -> Result:
             expected = [_what_it_says(file)] if signed else whole
             check(_content(loaded) in expected, "what was loaded is not what was saved, or what the file says")
             outcome = _use(saved.fresh(), loaded.sampler_state)
+            _show(loaded)
         if dice.random() < 0.05:  # and the next save makes it good
             new = saved.fresh()
             save_snapshot(folder, new)
@@ -78,7 +95,7 @@ def _saved_run(dice: random.Random, folder: Path) -> Saved:
         make = ThompsonSampler
     sampler = make(num_samples, **settings)
     keys = np.array([dice.getrandbits(64) - 2**63 for _ in range(num_samples)]) if dice.random() < 0.5 else None
-    metadata = dice.choice([{}, {"dataset_fingerprint": "ab", "run": {"rollouts": 8, "seconds": {"step": 0.1}}}])
+    metadata = dice.choice([{}, FACTS])
     for _ in range(dice.randrange(8)):
         rows = sampler.draw(dice.randrange(1, min(num_samples, 5) + 1)).sample_index
         sampler.observe(rows, [dice.randrange(5) for _ in rows], [4] * len(rows))
@@ -146,6 +163,17 @@ def _use(sampler: Any, state: dict[str, Any]) -> str:
         sampler.observe(draw.sample_index, [1.0] * k, [4.0] * k)
     check(bool(np.isfinite(list(sampler.metrics().values())).all()), "a metric is not finite")
     return "loaded exactly"
+
+
+def _show(snapshot: Any) -> None:
+    """Make the table and the card of it, as for a stranger's file: possible numbers and readable lines, or words."""
+    try:
+        table = posterior_table(snapshot)
+    except SnapshotError:
+        return
+    check(bool(((table.pass_rate > 0) & (table.pass_rate < 1)).all()), "a pass rate is not in (0, 1)")
+    lines = posterior_card(table, [], "you/posterior").split("\n")
+    check(all(line.isprintable() for line in lines), "a card steers the terminal")
 
 
 def _evidence(state: dict[str, Any], rescaled: set[str]) -> str:
