@@ -1,17 +1,14 @@
-import shutil
 import subprocess
 import sys
 import threading
-import time
 from functools import partial
 
 import pytest
 
 from tests.support.refusals import refused, says
 from trl_vade.errors import HubError
-from trl_vade.hub import staging as staging_module
 from trl_vade.hub import uploading
-from trl_vade.hub.staging import Staging, files_in
+from trl_vade.hub.staging import Staging
 from trl_vade.hub.uploading import HubTarget, ensure_repo
 
 RUN = HubTarget("you/run")
@@ -82,7 +79,7 @@ def test_what_failed_is_followed_by_the_newest_though_it_is_of_an_earlier_step(
     monkeypatch.setattr(uploading, "PATIENCE", patience)
     while_the_first_is_sent(hub, staging, 5, 2, status=500)
     assert says(caplog.text, "500")
-    assert (titles(hub), step_there(hub), staging.error, staging.waiting()) == (["Step 2"], 2, None, [])
+    assert (titles(hub), step_there(hub), staging.error, staging.waiting) == (["Step 2"], 2, None, None)
 
 
 def test_while_the_hub_is_down_each_save_makes_one_attempt(hub, staging, monkeypatch):
@@ -92,46 +89,8 @@ def test_while_the_hub_is_down_each_save_makes_one_attempt(hub, staging, monkeyp
         save(staging, step)
         settle(staging)
     assert staging.error.status == 500
-    assert says(staging.kept(), str(staging.folder))
     save(staging, 4).result()
     assert (titles(hub), staging.error) == (["Step 4"], None)
-
-
-def test_whenever_a_process_is_killed_one_whole_save_is_left(tmp_path, monkeypatch):
-    """It ends at any change of a file: each is counted, and then each is the last one."""
-    calls = [(shutil, "rmtree"), (staging_module.Path, "mkdir"), (staging_module.Path, "rename")]
-
-    class Killed(BaseException):
-        pass
-
-    for last in range(30):
-        area, left = tmp_path / str(last), [last]
-
-        def counted(real, left, *args, **named):
-            if not left[0]:
-                raise Killed
-            left[0] -= 1
-            return real(*args, **named)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(Staging, "send", lambda staging: None)
-            save(staging := Staging(RUN, area), 1)
-            for owner, name in calls:
-                real = getattr(owner, name)
-                patch.setattr(owner, name, lambda *a, _real=real, _left=left, **n: counted(_real, _left, *a, **n))
-            try:
-                save(staging, 2)
-                done = True
-            except Killed:
-                done = False
-        waiting = Staging(RUN, area).waiting()
-        contents = [{path: file.read_text() for path, file in files_in(one).items()} for one in waiting]
-        assert contents
-        assert all(one in [{"step.txt": n, "last-checkpoint/step.txt": n} for n in "12"] for one in contents)
-        if done:
-            break
-    assert done
-    assert [one.name for one in waiting] == ["000001-step-2"]
 
 
 def test_files_that_cannot_be_set_aside_are_an_error_until_others_are(hub, staging):
@@ -141,10 +100,9 @@ def test_files_that_cannot_be_set_aside_are_an_error_until_others_are(hub, stagi
 
     assert staging.stage(1, "Step 1", full) is None
     with refused(HubError, ["you/run", "Step 1", "No space left"]):
-        raise staging.unstaged
-    assert list(staging.folder.iterdir()) == []
+        raise staging.error
     save(staging, 2).result()
-    assert staging.unstaged is None
+    assert staging.error is None
 
 
 def test_a_token_that_was_given_goes_with_every_request(hub, staging, monkeypatch):
@@ -154,12 +112,12 @@ def test_a_token_that_was_given_goes_with_every_request(hub, staging, monkeypatc
     assert (titles(hub), len(hub.tokens)) == (["Step 1"], seen)
 
 
-def test_the_steps_of_a_branch_are_those_of_its_commits_in_their_order(hub, staging):
-    repo, now = hub.repos["you/run"], time.time()
-    repo.add("main", "an abandoned run", "step-12", repo.files(), at=now - 100)
-    repo.add("main", "a user", "", repo.files())
+def test_the_newest_step_of_a_branch_is_that_of_its_last_push(hub, staging):
+    repo = hub.repos["you/run"]
+    repo.add("main", "an abandoned run", "step-12", repo.files())
     save(staging, 5).result()
-    assert (staging.steps_there(), staging.steps_there(now - 10)) == ([5, 12], [5])
+    repo.add("main", "a user", "", repo.files())
+    assert staging.newest_step() == 5
 
 
 ENDING = """

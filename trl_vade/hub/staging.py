@@ -1,21 +1,16 @@
-"""The files of a save that are to be on the Hub: a folder of hard links, and the thread that sends it.
-
-    _hub/model/000002-step-100/   laid out as the repository is
-
-A folder gets its name when it is whole, and loses it before it is deleted. The newest replaces what waits; what is
-being sent is left alone until its attempt ends. A killed process leaves what it did not send to the next start.
-"""
+"""The files of a save that are to be on the Hub: a folder of hard links, and the thread that sends it."""
 
 import logging
 import os
 import re
 import shutil
+import tempfile
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
-from urllib.parse import quote
+from typing import NamedTuple
 
 from huggingface_hub import CommitInfo, HfApi
 
@@ -30,33 +25,31 @@ STAGING_FOLDER = "_hub"  # In the output directory. transformers pushes no file 
 
 Commit = Future[CommitInfo | None]
 
-_FILES = threading.RLock()  # one thread adds folders, others delete them
+
+class Files(NamedTuple):
+    """A folder that is laid out as the repository is."""
+
+    folder: Path
+    step: int  # optimiser step
+    message: str  # the title of its commit
+    card: Card | None
 
 
 class Staging:
-    """The pushes to a branch, in the background. Making one sends nothing. `announce` is told what has arrived."""
+    """The pushes to a branch, in the background. `announce` is told what has arrived.
+
+    The newest files replace those that wait. What is being sent is left alone until its attempt ends.
+    """
 
     def __init__(self, target: HubTarget, area: Path, announce: Callable[[str], None] = logger.info) -> None:
-        branch = f"@{quote(target.revision, safe='')}" if target.revision else ""
-        self.target, self.folder = target, area / f"{target.repo_type}{branch}"
+        self.target, self.area = target, area
         self.token: str | None = None  # in place of the login
-        self.error: HubError | None = None  # of the last attempt
-        self.unstaged: HubError | None = None  # why the newest files could not be set aside
-        self._announce, self._api = announce, HfApi()
+        self.error: HubError | None = None  # why the newest files are not on the Hub
+        self.waiting: Files | None = None
+        self._sending: Files | None = None
+        self._announce, self._api, self._lock = announce, HfApi(), threading.Lock()
         self._job: Commit | None = None
         self._sent: CommitInfo | None = None
-        self._sending: Path | None = None
-        self._about: dict[str, tuple[str, Card | None]] = {}  # by folder
-
-    def waiting(self) -> list[Path]:
-        """Return the folders that are not on the Hub, oldest first."""
-        return sorted(self.folder.glob("[0-9]*-step-*"))
-
-    @property
-    def failure(self) -> HubError | None:
-        """Return why the newest files are not on the Hub, but for a Hub that is switched off."""
-        error = self.unstaged or self.error
-        return None if isinstance(error, HubOfflineError) else error
 
     def busy(self) -> bool:
         """Return whether something is being sent."""
@@ -65,26 +58,20 @@ class Staging:
     def stage(self, step: int, message: str, fill: Callable[[Path], Card | None]) -> Commit | None:
         """Send the files of an optimiser step, which `fill` puts into a folder. It may return their card.
 
-        Return None if `fill` fails, such as with a full disk: that is `unstaged`, until a later one works.
+        Return None if `fill` fails, such as with a full disk: that is the `error`, until a later one works.
         """
-        new = self.folder / "new"
         try:
-            with _FILES:
-                shutil.rmtree(new, ignore_errors=True)  # of a killed process
-                new.mkdir(parents=True)
-            card = fill(new)
+            self.area.mkdir(parents=True, exist_ok=True)
+            folder = Path(tempfile.mkdtemp(dir=self.area, prefix=f"step-{step}-"))
+            files = Files(folder, step, message, fill(folder))
         except Exception as error:  # the checkpoint is saved, so training goes on
-            self.unstaged = HubError(f"{self.target}: {message!r} could not be set aside ({in_one_line(error)}).")
-            logger.warning(f"Not on the Hub: {self.unstaged}")
-            shutil.rmtree(new, ignore_errors=True)
+            self.error = HubError(f"{self.target}: {message!r} could not be set aside ({in_one_line(error)}).")
+            logger.warning(f"Not on the Hub: {self.error}")
             return None
-        self.unstaged = None
-        with _FILES:
-            older = self.waiting()
-            number = int(older[-1].name.split("-")[0]) + 1 if older else 0
-            folder = new.rename(self.folder / f"{number:06d}-step-{step}")
-            self._about[folder.name] = message, card
-            self.drop(*(path for path in older if path != self._sending))
+        with self._lock:
+            older, self.waiting = self.waiting, files
+        if older is not None and older is not self._sending:
+            self._delete(older)
         return self.send()
 
     def send(self) -> Commit:
@@ -96,29 +83,10 @@ class Staging:
         self._job = self._api.run_as_future(self._send)
         return self._job
 
-    def drop(self, *folders: Path) -> None:
-        """Delete folders. One that is half deleted has another name."""
-        with _FILES:
-            for folder in folders:
-                gone = folder.with_name("gone")
-                shutil.rmtree(gone, ignore_errors=True)
-                shutil.rmtree(folder.rename(gone), ignore_errors=True)
-                self._about.pop(folder.name, None)
-            with suppress(OSError):  # others wait
-                self.folder.rmdir()
-                self.folder.parent.rmdir()
-
-    def steps_there(self, since: float = 0.0) -> list[int]:
-        """Return the steps of the commits after a time, the newest first."""
+    def newest_step(self) -> int:
+        """Return the step of the newest push to the branch; -1 if there is none."""
         commits = with_retries(lambda: self._api.list_repo_commits(**self.target.where), self.target)
-        steps = [step_in(commit.message) for commit in commits if commit.created_at.timestamp() > since]
-        return [step for step in steps if step >= 0]
-
-    def kept(self) -> str:
-        """Return the last error, the place of the files and the way to send them."""
-        *_, newest = self.waiting() or [self.folder]
-        waits = f"The files wait in {newest}. trainer.push_to_hub() sends them, or another start of the run."
-        return str(self.unstaged or f"{self.error} {waits}")
+        return next((step for commit in commits if (step := step_in(commit.message)) >= 0), -1)
 
     def _wait(self) -> None:
         with suppress(Exception):  # it is logged
@@ -131,7 +99,7 @@ class Staging:
         except Exception as raised:  # an error in this thread would be lost
             self.error = raised if isinstance(raised, HubError) else HubError(f"{self.target}: {in_one_line(raised)}")
             level = logging.INFO if isinstance(raised, HubOfflineError) else logging.WARNING
-            logger.log(level, f"Not on the Hub: {self.kept()}")
+            logger.log(level, f"Not on the Hub: {self.error}")
             raise self.error from raised
         self.error = None
         return self._sent
@@ -139,24 +107,33 @@ class Staging:
     def _attempt(self) -> CommitInfo | None:
         if "/" not in self.target.repo_id:  # its owner, which only the Hub knows
             self.target = ensure_repo(self.target, self.token, patience=())
-        with _FILES:
-            if not self.waiting():  # an earlier job has sent it
-                return self._sent
-            folder = self._sending = self.waiting()[-1]
-        step = f"step-{step_in(folder.name)}"
-        message, card = self._about.get(folder.name, (f"Training in progress, {step.replace('-', ' ')}", None))
+        with self._lock:
+            files = self._sending = self.waiting
+        if files is None:  # an earlier job has sent it
+            return self._sent
+        about, arrived = {"commit_description": f"step-{files.step}"}, False
         try:
             api = HfApi(token=self.token)
-            commit = send_folder(api, self.target, folder, message, card, commit_description=step)
+            commit = send_folder(api, self.target, files.folder, files.message, files.card, **about)
+            arrived = True
         finally:
-            self._sending = None
-        self.drop(*(path for path in self.waiting() if path.name <= folder.name))
-        self._announce(f"{message!r} is on the Hub: {self.target.repo_id}")
+            with self._lock:
+                self._sending = None
+                newest = self.waiting is files
+                self.waiting = None if arrived and newest else self.waiting
+            if arrived or not newest:
+                self._delete(files)
+        self._announce(f"{files.message!r} is on the Hub: {self.target.repo_id}")
         return commit
+
+    def _delete(self, files: Files) -> None:
+        shutil.rmtree(files.folder, ignore_errors=True)
+        with suppress(OSError):  # others wait
+            self.area.rmdir()
 
 
 def step_in(text: str) -> int:
-    """Return the optimiser step in the name of a folder or the description of a commit; -1 if there is none."""
+    """Return the optimiser step in the description of a commit; -1 if there is none."""
     found = re.search(r"step-(\d+)", text)
     return int(found[1]) if found else -1
 

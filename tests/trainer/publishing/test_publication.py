@@ -166,7 +166,7 @@ def test_a_model_is_pushed_with_the_arguments_of_the_call_though_the_settings_di
 def test_a_model_is_kept_though_its_repository_cannot_be_made_and_is_sent_later(hub, run, out):
     trainer = run(push_to_hub=False, save_strategy="no", hub_model_id=None)
     hub.fault("POST /api/repos/create", status=503, times=100)
-    with refused(HubError, names=[503, out / "_hub"], offers=["trainer.push_to_hub()"]):
+    with refused(HubError, names=[503], offers=["trainer.push_to_hub()"]):
         trainer.push_to_hub()
     hub.faults.clear()
     trainer.push_to_hub()
@@ -224,7 +224,7 @@ def test_a_run_that_went_back_is_alone_on_the_hub_and_in_a_download(hub, run, ou
 
 LEFT = {  # the steps of the commits once the next start is over; step 4 was saved, and its push waits
     "goes on": [4],
-    "went back": [],
+    "went back": [2],
     "passed by another machine": [8],
     "killed before the push": [4],
 }
@@ -261,9 +261,6 @@ def test_a_killed_run_pushes_its_newest_state_at_the_next_start(hub, run, out, t
     if LEFT[case] == [4]:
         assert_whole(hub.repos[RUN].files(), "last-checkpoint", copy / "checkpoint-4")
         assert newest_posterior(hub) == 4
-    if found == [[4], [4]]:
-        assert_whole(hub.repos[RUN].files(), "last-checkpoint", copy / "checkpoint-4")
-        assert newest_posterior(hub) == 4
 
 
 @pytest.mark.slow
@@ -296,7 +293,7 @@ def test_a_look_at_the_run_that_fails_is_a_push_that_failed_and_ends_no_save(hub
 @pytest.mark.slow
 def test_a_last_state_that_is_not_on_the_hub_is_an_error_until_it_is_pushed_again(hub, run, out):
     waiting, fault = Until(), hub.fault(COMMIT, status=507, reason="No room left", times=1000)
-    with refused(HubError, names=[out / "_hub", "No room left"], offers=["trainer.push_to_hub()"]) as raised:
+    with refused(HubError, names=["No room left"], offers=["trainer.push_to_hub()"]) as raised:
         run([waiting], hub_strategy="checkpoint")
     assert raised.value.status == 507
     with pytest.raises(HubError):
@@ -371,7 +368,6 @@ def test_offline_the_run_goes_on_and_a_later_start_with_a_network_sends_it(hub, 
         run(hub_strategy="checkpoint")
     assert hub.requests == []
     assert says(caplog.text, "HF_HUB_OFFLINE")
-    assert says(caplog.text, str(out / "_hub"))
     run(hub_strategy="checkpoint", resume=True)
     assert_whole(hub.repos[RUN].files(), "last-checkpoint", out / "checkpoint-4")
     assert newest_posterior(hub) == 4

@@ -1,5 +1,6 @@
 """The uploads of a run: each save to the model's repository, and its posterior to a data-set repository."""
 
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -14,10 +15,10 @@ from numpy.typing import NDArray
 from transformers.trainer_utils import HubStrategy
 
 from trl_vade.data.row_names import names_and_tasks
-from trl_vade.errors import ConfigurationError, HubError
-from trl_vade.hub.posteriors.repository import posterior_card, stage_posterior, step_name, steps_in
+from trl_vade.errors import ConfigurationError, HubError, HubOfflineError
+from trl_vade.hub.posteriors.repository import posterior_card, stage_posterior, steps_in
 from trl_vade.hub.posteriors.table import posterior_table
-from trl_vade.hub.staging import STAGING_FOLDER, Commit, Staging, files_in, link, step_in
+from trl_vade.hub.staging import STAGING_FOLDER, Commit, Staging, files_in, link
 from trl_vade.hub.uploading import Card, HubTarget, ensure_repo
 from trl_vade.samplers.snapshot import POSTERIOR_FILE, load_snapshot
 from trl_vade.selection.report.record import ROWS_FILE, RUN_FILE
@@ -72,32 +73,19 @@ class Publication:
         return self._posterior.repo_id if self._posterior else None
 
     def start(self, checkpoint: Path | None, rows: Rows) -> None:
-        """Push the checkpoint that a run goes on from, and what an earlier process left, if they are to be there."""
+        """Push the checkpoint that a run goes on from, if its repositories have got nothing as new."""
         if self._args.push_to_hub and self._args.hub_strategy != HubStrategy.END and not is_offline_mode():
             on_main_process(partial(self._catch_up, checkpoint, rows))
 
     def _catch_up(self, checkpoint: Path | None, rows: Rows) -> None:
-        step = step_of(checkpoint) if checkpoint else 0
-        for target in filter(None, (self.model, self._posterior)):
-            staging = self._staging(target)
-            if staging.busy():
-                continue
-            waiting, there = staging.waiting(), staging.steps_there()
-            left = step_in(waiting[-1].name) if waiting else -1
-            behind = bool(checkpoint) and max(left, *there[:1], -1) < step  # the process was killed before this push
-            passed = waiting and max(staging.steps_there(waiting[-1].stat().st_mtime), default=-1) > left
-            if left > step or (passed and not behind):
-                why = f"this run goes on from step {step}" if left > step else f"{target} has got a later step since"
-                logger.warning(f"What the push of step {left} of an earlier start left is deleted: {why}.")
-                staging.drop(*waiting)
-            elif target is self.model and behind:
+        self._stagings.clear()
+        shutil.rmtree(self._output_dir / STAGING_FOLDER, ignore_errors=True)  # of a process that was killed
+        if checkpoint:
+            step = step_of(checkpoint)
+            if self._staging(self.model).newest_step() < step:
                 self.push_model(step, f"Training in progress, step {step}", checkpoint)
-            elif target is self.model and waiting:
-                staging.send()
-            elif behind:
+            if self._posterior and self._staging(self._posterior).newest_step() < step:
                 self.push_posterior(step, rows, checkpoint)
-            elif waiting:
-                self.push_posterior(left, rows, waiting[-1] / step_name(left))
 
     def push_model(
         self, step: int, message: str, checkpoint: Path | None = None, token: str | None = None
@@ -108,7 +96,7 @@ class Publication:
         """
         staging = self._staging(self.model)
         staging.token = token
-        saved = checkpoint or next(reversed(complete_checkpoints(self._output_dir) if staging.waiting() else []), None)
+        saved = checkpoint or next(reversed(complete_checkpoints(self._output_dir) if staging.waiting else []), None)
         places = {HubStrategy.CHECKPOINT: LAST_CHECKPOINT, HubStrategy.ALL_CHECKPOINTS: saved and saved.name}
         folders = {place: saved} if saved and (place := places.get(self._args.hub_strategy)) else {}
         return staging.stage(step, message, partial(fill_repository, self._output_dir, checkpoint, folders))
@@ -151,22 +139,20 @@ class Publication:
         """
         self.wait()
         for staging in self._stagings.values():
-            if staging.failure:
+            if staging.error and staging.waiting:
                 staging.error = None
                 staging.send()
         self.wait()
         on_main_process(self._refuse_missing)
 
     def _refuse_missing(self) -> None:
-        for one in self._stagings.values():
-            if one.error and not one.failure:
-                logger.warning(one.kept())
-        if failed := [one for one in self._stagings.values() if one.failure]:
-            saved = (
-                f"The run in {self._output_dir} is saved on disk, but some uploads to the Hub failed. Nothing is lost:"
-            )
-            status = next((one.failure.status for one in failed if one.failure), None)
-            raise HubError("\n- ".join([saved, *(one.kept() for one in failed)]), status=status)
+        errors = [one.error for one in self._stagings.values() if one.error]
+        if errors and all(isinstance(error, HubOfflineError) for error in errors):
+            logger.warning(f"{errors[0]} The next start of the run pushes its newest checkpoint.")
+        elif errors:
+            saved = f"The run in {self._output_dir} is saved on disk, but some uploads to the Hub failed. Nothing is "
+            saved += "lost: trainer.push_to_hub() sends it, or the next start of the run:"
+            raise HubError("\n- ".join([saved, *map(str, errors)]), status=errors[0].status)
 
 
 def _existing(target: HubTarget, token: str | None = None) -> HubTarget:
