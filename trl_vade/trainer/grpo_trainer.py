@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from trl import GRPOTrainer
 
+from trl_vade.hub.posteriors.facts import named_dataset
 from trl_vade.selection.batch_metrics import log_metrics
 
 from .checkpoint.lock import holding
@@ -258,6 +259,6 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer, Image
 
     def create_model_card(self, model_name=None, dataset_name=None, tags=None):
         """Write TRL's model card with VADE's sections into the output directory, on the main process."""
-        super().create_model_card(model_name, dataset_name, tags)
+        super().create_model_card(model_name, named_dataset(dataset_name)["dataset"], tags)  # else a link to nothing
         if self.is_world_process_zero():
             write_model_card(self, dataset_name, draw=self.hub_model_id is not None)  # drawing takes a second

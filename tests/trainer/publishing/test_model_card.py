@@ -223,21 +223,22 @@ def test_trl_still_writes_a_licence_that_says_nothing(tmp_path):
     assert ModelCard.load(tmp_path / "README.md").data.get("licence") == "license"
 
 
-@pytest.mark.parametrize("name", ["testbed", "data/rows", "/data/rows", "../rows"])
-def test_only_ids_of_the_hub_are_named_as_data_sets_and_base_models(completed, tmp_path, monkeypatch, name):
+@pytest.mark.parametrize("name", ["testbed", "data/rows", "/data/rows", "../rows", "you/rows@main"])
+def test_only_ids_of_the_hub_are_named_as_data_sets_and_base_models(trained, tmp_path, monkeypatch, name):
     (tmp_path / "data" / "rows").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
-    unknown = FACTS | {"dataset": None, "base_model": None}
-    text = completed(unknown, dataset_name=name, base_model="/models/mine")
-    assert not metadata(text).keys() & {"datasets", "base_model"}
-    assert "https://huggingface.co/datasets/" not in text
-    assert ("the data set `testbed`." in text) == (name == "testbed")
+    trained.create_model_card(dataset_name=name)
+    text = card_of(trained)
+    on_the_hub = name == "you/rows@main"
+    assert metadata(text).get("datasets") == (["you/rows"] if on_the_hub else None)
+    assert "base_model" not in metadata(text)
+    assert ("[you/rows](https://huggingface.co/datasets/you/rows) dataset" in text) == on_the_hub
+    assert on_the_hub or "https://huggingface.co/datasets/" not in text
     assert "/data/rows" not in text
 
 
-def test_the_data_set_that_trl_names_is_linked_without_its_revision_once_and_for_all(completed, tmp_path):
-    text = completed(dataset_name="you/rows@main")
-    assert "on the [you/rows](https://huggingface.co/datasets/you/rows) at [`main`]" in text
+def test_a_second_time_changes_nothing(completed, tmp_path):
+    text = completed()
     complete_model_card(tmp_path / "README.md", FACTS, **NOTHING_ELSE)
     assert (tmp_path / "README.md").read_text(encoding="utf-8") == text
 
@@ -297,11 +298,10 @@ def test_trl_vades_part_opens_with_the_verdict_whichever_rule_chose(completed, s
     assert "| hours of choice, generation, updates and validation | 46.01 |" in text
 
 
-def test_a_run_that_began_with_another_posterior_says_so_and_counts_its_steps_apart(completed):
+def test_a_run_that_began_with_another_posterior_says_so(completed):
     warm = {"posterior_init": "you/rates@abc", "warm_start_discount": 0.2, "generation_batches": 241}
     text = completed(FACTS | warm, summary=SUMMARY)
     assert "| generation batches | 240 |" in text
-    assert "| steps of the posterior (generation batches, refills and a warm start) | 241 |" in text
     heading = "Pass rates of the training rows"
     assert says(section(text, heading), "`you/rates@abc`")
     assert says(section(text, heading), "0.2")

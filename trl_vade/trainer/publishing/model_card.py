@@ -4,7 +4,6 @@
 """
 
 import json
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +15,7 @@ from jinja2 import Environment, StrictUndefined
 
 from trl_vade.files import packaged, save_whole
 from trl_vade.hub.cards import CARD_FILE, END, START, markdown_table
-from trl_vade.hub.posteriors.facts import code, dataset_link, initial_posterior_kind, named_dataset, success_of
+from trl_vade.hub.posteriors.facts import code, dataset_link, initial_posterior_kind, success_of
 from trl_vade.hub.uploading import branch_of, hub_id
 from trl_vade.selection.report.record import Run
 from trl_vade.selection.report.summary import measured_rows, summarise, verdict
@@ -30,7 +29,6 @@ logger = get_logger(__name__)
 
 TAGS = ("trl", "grpo", "vade", "trl-vade")
 CURVES_FILE = "vade_training.png"
-_DATA_SET = re.compile(r"the \[([^\]]+)\]\(https://huggingface\.co/datasets/[^)]+\) dataset")
 _QUICK_START = re.compile(r"^## Quick start$.*?(?=^## )", re.DOTALL | re.MULTILINE)
 
 
@@ -98,18 +96,11 @@ def complete_model_card(
     templates = (packaged(f"model_cards/{name}.md").read_text(encoding="utf-8") for name in ("quick_start", "model"))
     quick_start, sections = (environment.from_string(template).render(known).strip() for template in templates)
     before, _, rest = card.text.partition(START)
-    # TRL 1.16 asks a vision model without a picture, calls a base model in a local folder None, and links any data.
+    # TRL 1.16 asks a vision model without a picture, and calls a base model in a local folder None.
     before = _QUICK_START.sub(lambda _: f"{quick_start}\n\n", before, count=1)
     before = before.replace("[None](https://huggingface.co/None)", "a model in a local folder")
-    before = _DATA_SET.sub(_known_data_set, before)
     card.text = f"{before.rstrip()}\n\n{START}\n\n{sections}\n\n{END}\n{rest.partition(END)[2].lstrip()}"
     save_whole(path, str(card).encode())
-
-
-def _known_data_set(match: re.Match[str]) -> str:
-    if link := dataset_link(named_dataset(match[1])):
-        return f"the {link} dataset"
-    return "a local data set" if os.sep in match[1] else f"the data set {code(match[1])}"
 
 
 def _complete_metadata(data: ModelCardData, facts: Mapping[str, Any], *, vision: bool) -> None:
@@ -124,28 +115,19 @@ def _complete_metadata(data: ModelCardData, facts: Mapping[str, Any], *, vision:
     data.library_name = data.library_name or "transformers"
     data.pipeline_tag = "image-text-to-text" if vision else "text-generation"
     data.base_model = facts.get("base_model") or hub_id(data.base_model)
-    # The Hub refuses `datasets` that are not ids, and TRL writes any name that it is given.
-    named = [data.datasets] if isinstance(data.datasets, str) else data.datasets or []
-    known = [facts.get("dataset"), *(named_dataset(name)["dataset"] for name in named)]
-    data.datasets = list(dict.fromkeys(filter(None, known))) or None
+    data.datasets = [facts["dataset"]] if facts.get("dataset") else None
     data.tags = sorted({*(data.tags or []), *TAGS})  # TRL's tags come from a set, in another order in each process
 
 
 def _draw_curves(run: Run, folder: Path) -> str | None:
-    """Draw the training curves and return their file name, or None if that fails or matplotlib is missing."""
-    unfinished = folder / f"_{CURVES_FILE}"  # transformers uploads no file that starts with an underscore
+    """Draw the training curves and return their file name, or None without matplotlib."""
     try:
         from trl_vade.selection.report.panels import draw_report
 
-        draw_report(run, unfinished)
-        unfinished.replace(folder / CURVES_FILE)
-        return CURVES_FILE
+        draw_report(run, folder / CURVES_FILE)
     except ModuleNotFoundError:  # matplotlib is an extra
-        pass
-    except Exception as error:  # any error of matplotlib
-        unfinished.unlink(missing_ok=True)
-        logger.warning(f"The model card lacks the training curves ({type(error).__name__}: {error}).")
-    return None
+        return None
+    return CURVES_FILE
 
 
 def _recipe(facts: Mapping[str, Any]) -> list[list[str]]:
@@ -158,13 +140,9 @@ def _recipe(facts: Mapping[str, Any]) -> list[list[str]]:
 
 def _measured(summary: Mapping[str, Any], facts: Mapping[str, Any]) -> list[list[str]]:
     """Return the rows of the table of measurements, from `summary.summarise`."""
-    hardware, steps = facts.get("hardware"), facts.get("generation_batches")
-    rows = [("hardware", hardware)] if hardware else []
-    rows += [("hours of choice, generation, updates and validation", f"{sum(summary['seconds'].values()) / 3600:.2f}")]
-    rows += measured_rows(summary)
-    if steps not in (None, summary["generation_batches"]):
-        rows += [("steps of the posterior (generation batches, refills and a warm start)", f"{steps:,}")]
-    return [list(row) for row in rows]
+    hours = f"{sum(summary['seconds'].values()) / 3600:.2f}"
+    rows = [("hardware", facts["hardware"]), ("hours of choice, generation, updates and validation", hours)]
+    return [list(row) for row in [*rows, *measured_rows(summary)]]
 
 
 def _cell(value: Any) -> str:
