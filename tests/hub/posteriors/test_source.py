@@ -82,7 +82,7 @@ def test_a_slip_in_a_path_is_not_taken_for_a_repository(tmp_path, monkeypatch):
 def test_a_table_for_other_programs_is_not_read_back(posterior, tmp_path):
     (tmp_path / "rows.jsonl").write_text("{}\n")
     for table in (tmp_path / "rows.jsonl", posterior / "step-000100" / "posterior.parquet"):
-        with refused(ConfigurationError, [table], ["vade_posterior.safetensors"]):
+        with refused(SnapshotNotFoundError, [table, "vade_posterior.safetensors"]):
             load_posterior(table)
 
 

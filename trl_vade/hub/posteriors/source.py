@@ -23,9 +23,8 @@ def load_posterior(
 
     Args:
         source: a folder (in the layout of `repository` or one step of it, a checkpoint, or an output directory), its
-            `vade_posterior.safetensors`, or a data-set repository "user/name" or "user/name@revision". If there is a
-            folder "user", "user/name" is a path; with a revision it is a repository. If the Hub cannot be reached, the
-            client's cache is read.
+            `vade_posterior.safetensors`, or a data-set repository "user/name" or "user/name@revision". If the Hub
+            cannot be reached, the client's cache is read.
         revision: a branch, a commit, or the name of a step such as "step-000100" on the main branch.
         step: an optimiser step. None takes the newest, which is the highest.
 
@@ -33,7 +32,7 @@ def load_posterior(
         SnapshotNotFoundError: there is no posterior; the message names the places that were searched.
         SnapshotCorruptError: the posterior is damaged, or of another step than its folder says.
         SnapshotMismatchError: a newer release wrote it, or it has no keys of its rows.
-        ConfigurationError: the arguments contradict each other, or `source` is a table for other programs.
+        ConfigurationError: the arguments contradict each other.
     """
     name = os.fspath(source)
     if os.path.exists(name):
@@ -41,7 +40,20 @@ def load_posterior(
             raise ConfigurationError(f"{name} is a local path, which has no revision {revision}. Remove the revision.")
         file, place = _here(Path(name), step), {"source": name}
     else:
-        repo_id, revision, step = _repository(name, revision, step)
+        repo_id, named = split_source(name)
+        if "/" not in repo_id or not is_hub_id(repo_id):
+            raise SnapshotNotFoundError(
+                f"There is no folder or file {name} here, and it is not the name of a repository on the Hub, such as "
+                '"user/name". Name a checkpoint, a posterior\'s folder, or a repository with its owner.'
+            )
+        if os.path.isdir(name.split("/")[0]) and not (named or revision):  # a slip in a path must not go to the Hub
+            raise SnapshotNotFoundError(f"{name} does not exist. If the Hub's repository is meant, name {name}@main.")
+        in_name = step_named(named or revision or "")
+        if revision not in (None, named or revision) or (in_name is not None and step not in (None, in_name)):
+            raise ConfigurationError(f"{name} contradicts revision={revision!r} or step={step}. Set only one.")
+        revision = named or revision
+        if in_name is not None:
+            revision, step = None, in_name
         file = _from_hub(repo_id, revision, step)
         place = {"source": repo_id, "revision": file.parts[-3]}  # <cache>/.../snapshots/<commit>/<step>/<file>
     snapshot = load_snapshot(file)
@@ -58,26 +70,6 @@ def load_posterior(
     return replace(table, metadata=table.metadata | place)
 
 
-def _repository(name: str, revision: str | None, step: int | None) -> tuple[str, str | None, int | None]:
-    """Return the repository, the revision and the step that are meant."""
-    repo_id, named = split_source(name)
-    folder, slash, last = repo_id.partition("/")
-    if not (slash and is_hub_id(repo_id)):
-        raise SnapshotNotFoundError(
-            f"There is no folder or file {name} here, and it is not the name of a repository on the Hub, such as "
-            '"user/name". Name a checkpoint, a posterior\'s folder, or a repository with its owner.'
-        )
-    if os.path.isdir(folder) and not (named or revision):  # a mistyped path must not be sent to the Hub
-        raise SnapshotNotFoundError(
-            f"{name} does not exist: {folder} is a local folder and has no {last}. If you mean the repository of that "
-            f"name on the Hub, add its revision: {name}@main."
-        )
-    in_name = step_named(named or revision or "")
-    if (named and revision and named != revision) or (in_name is not None and step not in (None, in_name)):
-        raise ConfigurationError(f"{name} contradicts revision={revision!r} or step={step}. Set only one.")
-    return (repo_id, named or revision, step) if in_name is None else (repo_id, None, in_name)
-
-
 def split_source(source: str) -> tuple[str, str | None]:
     """Split "user/name@revision" into both parts; None without an "@". An empty part is a `ConfigurationError`."""
     repo_id, at, revision = source.partition("@")
@@ -87,14 +79,8 @@ def split_source(source: str) -> tuple[str, str | None]:
 
 
 def _here(path: Path, step: int | None) -> Path:
-    if path.is_file() and path.suffix != ".safetensors":
-        raise ConfigurationError(
-            f"{path} cannot be read as a posterior: tables are for other programs. Name the {POSTERIOR_FILE} of that "
-            "run or step, or its folder."
-        )
-    if path.is_file() or (path / POSTERIOR_FILE).is_file():
-        return path if path.is_file() else path / POSTERIOR_FILE
-    return path / _chosen(_files_in(path), str(path), step)
+    found = [each for each in (path, path / POSTERIOR_FILE) if each.is_file()]
+    return found[0] if found else path / _chosen(_files_in(path), str(path), step)
 
 
 def _from_hub(repo_id: str, revision: str | None, step: int | None) -> Path:
