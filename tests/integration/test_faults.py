@@ -51,7 +51,7 @@ def test_on_a_full_disk_the_run_stops_with_an_error_and_the_checkpoint_before_is
 
 @pytest.mark.slow
 def test_where_it_may_not_write_the_run_stops_with_an_error_and_the_checkpoint_before_is_whole(bench):
-    row = survived(bench, "permission", 3)
+    row = survived(bench, "permission", 4)
     assert row.note == "CheckpointSaveError, and the checkpoint before goes on to the undisturbed end"
 
 
@@ -101,9 +101,9 @@ def test_a_reward_outage_does_not_poison_the_posterior(bench):
 @pytest.mark.slow
 def test_whatever_the_hub_does_to_a_run_that_pushes_nothing_is_lost(bench):
     passing, lasting = rows = faults.run_case("hub", bench)
-    assert [(row.tries, row.lost) for row in rows] == [(4, 0), (4, 0)], [row.note for row in rows]
-    assert passing.note == "the last state and every posterior are on the Hub, and it was said"
-    assert "another start brings everything to the Hub" in lasting.note
+    assert [(row.tries, row.lost) for row in rows] == [(4, 0), (3, 0)], [row.note for row in rows]
+    assert passing.note == "the newest state and its posterior are on the Hub, and it was said"
+    assert "another start brings the newest state to the Hub" in lasting.note
 
 
 @pytest.mark.slow
@@ -145,7 +145,7 @@ def test_a_kill_that_loses_something_counts(bench):
     runs.look(runs.undisturbed)
     row = runs.result("kill")
     assert (row.tries, row.survived, row.lost) == (1, 0, 1)
-    assert "LOST kill 1: AssertionError: model.safetensors was altered" in row.note
+    assert "LOST kill 1: SafetensorError" in row.note
 
 
 def test_the_table_has_a_line_for_each_row_and_its_words_at_the_end():
@@ -168,7 +168,9 @@ def test_the_report_is_one_command_and_its_status_says_whether_anything_was_lost
 def test_a_run_that_is_refused_where_it_should_go_on_counts(bench):
     runs = KilledRuns(bench, max_steps=2, save_total_limit=None)
     runs.look(runs.undisturbed)
-    kind, content, _ = runs.live(runs.undisturbed, resume=str(runs.undisturbed / "checkpoint-9"))
+    for weights in runs.undisturbed.glob("checkpoint-*/model.safetensors"):
+        weights.unlink()
+    kind, content, _ = runs.live(runs.undisturbed)
     runs.compare(kind, content)
     row = runs.result("kill")
     assert (row.tries, row.survived, row.lost) == (1, 0, 1)
