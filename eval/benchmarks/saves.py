@@ -31,7 +31,7 @@ from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.selection.outcomes import GroupOutcomes
 from trl_vade.testbed.model import build_model
 from trl_vade.testbed.processor import build_processor
-from trl_vade.trainer.checkpoint.folders import missing_part, write_marker
+from trl_vade.trainer.checkpoint.folders import look_at, write_marker
 from trl_vade.trainer.checkpoint.posterior import resume_posterior, save_posterior
 from trl_vade.trainer.images.processor import share_images
 
@@ -110,7 +110,7 @@ def measure_marker(folder):
         start = time.perf_counter()
         write_marker(folder, [("a run", 1)])
         between = time.perf_counter()
-        assert missing_part(folder) is None
+        assert look_at(folder).fault is None
         seconds["written"].append(between - start)
         seconds["checked"].append(time.perf_counter() - between)
     for what, values in seconds.items():

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from trl_vade import load_snapshot
 from trl_vade.errors import CheckpointIncompleteError
 from trl_vade.samplers.snapshot import POSTERIOR_FILE
-from trl_vade.trainer.checkpoint.folders import complete_checkpoints, missing_part
+from trl_vade.trainer.checkpoint.folders import complete_checkpoints, look_at
 from trl_vade.trainer.checkpoint.generation_batch import file_name
 from trl_vade.trainer.checkpoint.resuming import resolve_checkpoint
 
@@ -29,7 +29,7 @@ PATIENCE = 300.0  # seconds for a process to say something; no timing decides a 
 def read_all(checkpoint: Path) -> None:
     """Read what a resume reads; raises where a file is missing or is not whole."""
     run = load_snapshot(checkpoint).metadata["run"]
-    expect(missing_part(checkpoint) is None, f"{missing_part(checkpoint)}")
+    expect(look_at(checkpoint).fault is None, f"{look_at(checkpoint).fault}")
     (weights,) = checkpoint.glob("*model.safetensors")
     load_file(weights)
     for name in ("optimizer.pt", "scheduler.pt", "rng_state.pth", "training_args.bin"):
@@ -168,7 +168,7 @@ class KilledRuns:
 
 def _unfinished(output_dir: Path) -> dict[Path, int]:
     """The files of incomplete checkpoints, and those with names for the time of writing; with their sizes."""
-    paths = [path for folder in output_dir.glob("checkpoint-*") if missing_part(folder) for path in folder.iterdir()]
+    paths = [path for folder in output_dir.glob("checkpoint-*") if look_at(folder).fault for path in folder.iterdir()]
     paths += [path for end in ("tmp", "pending") for path in output_dir.rglob(f"*.{end}")]
     return {path: path.stat().st_size for path in paths}
 

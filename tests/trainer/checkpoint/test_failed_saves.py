@@ -12,7 +12,7 @@ from tests.support.checkpoints import write_checkpoint
 from tests.support.refusals import refused
 from trl_vade.errors import CheckpointSaveError, ReplicaDivergenceError
 from trl_vade.files import save_whole
-from trl_vade.trainer.checkpoint.folders import complete_checkpoints, missing_part
+from trl_vade.trainer.checkpoint.folders import complete_checkpoints, look_at
 from trl_vade.trainer.checkpoint.resuming import explaining_failed_saves
 
 
@@ -89,7 +89,7 @@ def test_what_is_no_failure_of_the_disk_passes_in_its_own_words(tmp_path, error)
 def test_a_save_that_succeeds_is_left_alone(tmp_path):
     with explaining_failed_saves(tmp_path / "checkpoint-6"):
         write_checkpoint(tmp_path, 6)
-    assert missing_part(tmp_path / "checkpoint-6") is None
+    assert look_at(tmp_path / "checkpoint-6").fault is None
 
 
 def test_a_checkpoint_that_is_written_again_is_deleted_first_and_what_somebody_keeps_of_it_stays(tmp_path):
@@ -97,7 +97,7 @@ def test_a_checkpoint_that_is_written_again_is_deleted_first_and_what_somebody_k
     folder = write_checkpoint(tmp_path, 6)
     os.link(folder / "model.safetensors", tmp_path / "kept")
     with explaining_failed_saves(folder):
-        assert missing_part(folder) == "there is no such folder"
+        assert look_at(folder).fault == "there is no such folder"
         write_checkpoint(tmp_path, 6, complete=False)
     assert complete_checkpoints(tmp_path) == []
     assert (tmp_path / "kept").read_bytes() == b"content"

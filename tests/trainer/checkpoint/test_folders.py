@@ -16,7 +16,7 @@ from transformers.trainer_utils import get_last_checkpoint
 from tests.support.checkpoints import FILES, write_checkpoint
 from tests.support.refusals import refused
 from trl_vade.errors import CheckpointIncompleteError, ConfigurationError
-from trl_vade.trainer.checkpoint.folders import JIT_MARK, MARKER_FILE, UNMARKED, complete_checkpoints, missing_part
+from trl_vade.trainer.checkpoint.folders import JIT_MARK, MARKER_FILE, UNMARKED, complete_checkpoints, look_at
 from trl_vade.trainer.checkpoint.resuming import resolve_checkpoint
 
 STATE_FILE = "trainer_state.json"
@@ -165,7 +165,7 @@ def folder(tmp_path):
 def test_a_checkpoint_with_all_its_files_is_whole_also_with_files_that_came_later(folder):
     for name in ("notes.txt", "README.md", JIT_MARK):
         (folder / name).write_text("mine")
-    assert missing_part(folder) is None
+    assert look_at(folder).fault is None
 
 
 @pytest.mark.parametrize("name", [*FILES, STATE_FILE])
@@ -173,18 +173,18 @@ def test_a_file_that_is_gone_or_cut_is_named(folder, name):
     """The Trainer deletes an old checkpoint file by file, and would resume from what is left of it."""
     size = (folder / name).stat().st_size
     (folder / name).write_bytes(b"cont")
-    assert missing_part(folder) == f"{name} has 4 bytes and had {size} when it was saved"
+    assert look_at(folder).fault == f"{name} has 4 bytes and had {size} when it was saved"
     (folder / name).unlink()
-    assert missing_part(folder) == f"{name} is missing"
+    assert look_at(folder).fault == f"{name} is missing"
 
 
 def test_a_checkpoint_without_its_last_file_is_not_whole_however_far_the_save_came(tmp_path):
-    assert missing_part(tmp_path / "checkpoint-3") == "there is no such folder"
+    assert look_at(tmp_path / "checkpoint-3").fault == "there is no such folder"
     folder = write_checkpoint(tmp_path, 3, complete=False)
-    assert missing_part(folder) == UNMARKED
+    assert look_at(folder).fault == UNMARKED
     write_checkpoint(tmp_path, 3)
     (folder / MARKER_FILE).unlink()
-    assert missing_part(folder) == UNMARKED
+    assert look_at(folder).fault == UNMARKED
 
 
 @pytest.mark.parametrize(
@@ -199,14 +199,14 @@ def test_a_marker_that_nobody_wrote_is_recognised(folder, content):
     if isinstance(content, dict):
         content = json.dumps(json.loads((folder / MARKER_FILE).read_text()) | content).encode()
     (folder / MARKER_FILE).write_bytes(content)
-    assert missing_part(folder) == f"its {MARKER_FILE} cannot be read"
+    assert look_at(folder).fault == f"its {MARKER_FILE} cannot be read"
 
 
 @pytest.mark.parametrize("form", [2, None, "1"])
 def test_a_marker_of_another_form_is_said_and_its_checkpoint_is_neither_passed_over_nor_overwritten(folder, form):
     marker = json.loads((folder / MARKER_FILE).read_text())
     (folder / MARKER_FILE).write_text(json.dumps(marker | {"format": form}))
-    assert f"has format {form!r}, and this release of trl_vade reads 1" in missing_part(folder)
+    assert f"has format {form!r}, and this release of trl_vade reads 1" in look_at(folder).fault
     for asked in (True, "auto", None):
         with refused(CheckpointIncompleteError, [folder, repr(form)], ["the release of trl_vade that wrote it"]):
             resolve_checkpoint(asked, folder.parent)
@@ -225,7 +225,7 @@ def test_a_name_that_was_taken_out_of_the_marker_is_not_looked_for(folder):
     del marker["files"]["part/optimizer.bin"]
     (folder / MARKER_FILE).write_text(json.dumps(marker))
     (folder / "part/optimizer.bin").unlink()
-    assert missing_part(folder) is None
+    assert look_at(folder).fault is None
 
 
 def test_relative_paths_and_links_are_the_same_folder(tmp_path, monkeypatch):

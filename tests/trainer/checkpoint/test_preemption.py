@@ -13,7 +13,7 @@ from tests.support.rows import numbered_rows
 from tests.support.runs import SMALL_RUN, assert_equal_weights, says_a_digit, train, weights
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.selection.log import SelectionLog
-from trl_vade.trainer.checkpoint.folders import missing_part
+from trl_vade.trainer.checkpoint.folders import look_at
 from trl_vade.trainer.checkpoint.preemption import LastCheckpoint
 
 PROGRAM = """
@@ -140,7 +140,7 @@ def test_a_checkpoint_of_transformers_own_preemption_is_whole_too(text_model_pat
     changes = {"enable_jit_checkpoint": True, "max_steps": 100_000, "save_steps": 100_000}  # it waits for 3 seconds
     run(text_model_path, tmp_path, [int(signal.SIGTERM)], **changes)
     (checkpoint,) = tmp_path.glob("checkpoint-*")
-    assert missing_part(checkpoint) is None
+    assert look_at(checkpoint).fault is None
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ class Checkpoint:
 
 
 def look_at(folder: Path) -> Checkpoint:
-    """Return what is known of a checkpoint folder."""
+    """Return what is known of a checkpoint folder. It is whole without a fault."""
     step = step_of(folder)
     try:
         found = json.loads((folder / MARKER_FILE).read_bytes())
@@ -86,11 +86,6 @@ def checkpoints(output_dir: str | os.PathLike[str]) -> list[Path]:
     """Return the checkpoint folders of a run, whole or not, in the order of their steps."""
     folders = (path for path in Path(output_dir).glob(f"{PREFIX}*") if path.is_dir())
     return sorted((path for path in folders if path.name == f"{PREFIX}{step_of(path)}"), key=step_of)
-
-
-def missing_part(folder: Path) -> str | None:
-    """Return the reason why a checkpoint folder is not whole, or None if it is."""
-    return look_at(folder).fault
 
 
 def complete_checkpoints(output_dir: str | os.PathLike[str]) -> list[Path]:
