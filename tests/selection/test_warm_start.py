@@ -49,7 +49,9 @@ def save_evidence(folder, dataset, rows=None, **facts):
 
 
 def join(table, dataset, **changes):
-    return evidence(table, keys_of(dataset), **{"discount": 0.2} | changes)
+    return evidence(
+        table, keys_of(dataset), **{"discount": 0.2, "min_match": 0.0, "source": "the posterior"} | changes
+    )
 
 
 # -------------------------------------------------------------------------------------------------- what is taken over
@@ -67,7 +69,7 @@ def test_a_row_begins_with_the_discounted_counts_of_its_namesake_and_all_others_
     table = table_of(numbered_rows(there), *zip(*counts, strict=True))
     sampler = ThompsonSampler(here)
     warm = join(table, numbered_rows(here).select(order), discount=discount)
-    sampler.take_over(warm.sample_index, warm.successes, warm.trials)
+    sampler.take_over(warm.outcomes.sample_index, warm.outcomes.successes, warm.outcomes.trials)
     for place, row in enumerate(order):
         alpha, beta = counts[row] if row < there else (0.0, 0.0)
         expected = (discount * alpha + 1) / (discount * (alpha + beta) + 2)
@@ -78,29 +80,27 @@ def test_a_row_begins_with_the_discounted_counts_of_its_namesake_and_all_others_
 def test_too_few_rows_in_common_are_another_data_set(matched, accepted):
     table = table_of(numbered_rows(100).select(range(30 - matched, 40 - matched)), [1] * 10, [1] * 10)
     if accepted:
-        assert len(join(table, numbered_rows(30), min_match=0.5).sample_index) == matched
+        assert len(join(table, numbered_rows(30), min_match=0.5).outcomes.sample_index) == matched
         return
-    with refused(
-        SnapshotMismatchError, names=["'user/repo'", 10, matched, f"{10 * matched}%", "50%"], offers=["prior"]
-    ):
+    with refused(SnapshotMismatchError, names=["'user/repo'", 10, matched, "50%"], offers=["prior"]):
         join(table, numbered_rows(30), min_match=0.5, source="user/repo")
 
 
 def test_a_small_part_of_a_large_posteriors_rows_is_enough_where_all_rows_here_are_among_them():
     table = table_of(numbered_rows(100), [1] * 100, [1] * 100)
-    assert len(join(table, numbered_rows(5), min_match=1).sample_index) == 5
+    assert len(join(table, numbered_rows(5), min_match=1).outcomes.sample_index) == 5
 
 
 def test_an_empty_posterior_is_refused_unless_anything_is_accepted():
     nothing = table_of(numbered_rows(1).select([]), [], [])
     with refused(SnapshotMismatchError, names=[0, 5]):
         join(nothing, numbered_rows(5), min_match=0.01)
-    assert join(nothing, numbered_rows(5), min_match=0).sample_index.tolist() == []
+    assert join(nothing, numbered_rows(5), min_match=0).outcomes.sample_index.tolist() == []
 
 
 def test_more_counts_than_a_sampler_takes_are_refused_before_a_model_is_loaded():
     table = table_of(numbered_rows(3).select([1]), [2.0**53], [2.0**53])
-    assert join(table, numbered_rows(3), discount=0.5).trials.tolist() == [2.0**53]
+    assert join(table, numbered_rows(3), discount=0.5).outcomes.trials.tolist() == [2.0**53]
     with pytest.raises(SnapshotCorruptError, match=r"2\*\*53"):
         join(table, numbered_rows(3), discount=1.0)
 
@@ -116,7 +116,7 @@ def test_rows_are_found_by_their_ids_or_their_content_wherever_they_have_gone(da
     mine = rows.select(here).add_column("more", here)
     if by_id:
         mine = mine.remove_columns("note").map(lambda row: {"prompt": row["prompt"] + "?"})
-    warm = join(table, mine, discount=1.0)
+    warm = join(table, mine, discount=1.0).outcomes
     found = zip(warm.sample_index.tolist(), warm.successes.tolist(), strict=True)
     assert {here[place]: successes for place, successes in found} == {row: float(row) for row in {*here} & {*there}}
 
@@ -231,7 +231,8 @@ def test_a_run_begins_with_what_the_first_one_knew_says_so_and_its_files_tell_it
     (said,) = [message for message in warnings_of(caplog) if "Warm start" in message]
     rows = len(known["sample_index"])
     assert 4 < rows < 24
-    assert f"from {first_run} (step 4, reward says_a_digit, generations a group 4)" in said
+    facts = {"global_step": 4, "success_reward": "says_a_digit", "num_generations": 4}
+    assert f"from {first_run} ({facts})" in said
     assert f"{rows} of its {rows} rows" in said
     assert "20 % of their counts; 0 are not" in said
     assert f"{24 - rows} of the 24 rows here start from the prior" in said
@@ -296,14 +297,14 @@ def test_facts_of_a_strangers_file_make_no_other_line_of_the_log(text_rows, warm
     for line in (summary, doubt):
         assert line.isprintable()
         assert len(line) < 1000
-    assert r"generations a group '4\n'" in summary
+    assert r"\nWARNING" in summary
 
 
 def test_a_step_of_a_repository_is_the_same_evidence_as_the_run(text_rows, warm_args, first_run, tmp_path):
     table = posterior_table(load_snapshot(first_run))
     stage_posterior(tmp_path / "shared", Path(first_run) / POSTERIOR_FILE, table)
-    ours = read_warm_start(warm_args(), text_rows)
-    shared = read_warm_start(warm_args(vade_posterior_init=str(tmp_path / "shared")), text_rows)
+    ours = read_warm_start(warm_args(), text_rows).outcomes
+    shared = read_warm_start(warm_args(vade_posterior_init=str(tmp_path / "shared")), text_rows).outcomes
     assert shared.sample_index.tolist() == ours.sample_index.tolist()
     assert shared.trials.tolist() == ours.trials.tolist()
 
@@ -319,7 +320,7 @@ def test_without_the_column_of_ids_rows_are_known_as_the_run_knows_them(
     first = train(text_model_path, text_rows, make_args(output_dir=str(tmp_path / "first"), **hidden), reward=right)
     first.save_model()
     warm = read_warm_start(make_args(vade_posterior_init=first.args.output_dir, **hidden), text_rows)
-    assert sorted(warm.sample_index) == np.flatnonzero(first.selection.sampler.posterior.visits).tolist()
+    assert sorted(warm.outcomes.sample_index) == np.flatnonzero(first.selection.sampler.posterior.visits).tolist()
 
 
 def test_another_way_to_begin_and_a_stream_read_nothing(text_rows, make_args):

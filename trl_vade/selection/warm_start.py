@@ -4,8 +4,7 @@ A shared row starts with `vade_warm_start_discount` of its counts, observed in o
 counts as visited once and need not rest. All other rows start from the prior.
 """
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,36 +21,21 @@ if TYPE_CHECKING:
     from trl_vade.hub.posteriors.table import PosteriorTable
 
 
-@dataclass(frozen=True, eq=False)
-class WarmStart:
-    """Evidence of another run about M rows of the training set."""
+class WarmStart(NamedTuple):
+    """Evidence of another run about rows of the training set."""
 
     source: str  # as in the setting, with the commit if it is known
-    sample_index: NDArray[np.int64]  # (M,) distinct rows
-    successes: NDArray[np.float64]  # (M,) discounted
-    trials: NDArray[np.float64]  # (M,) discounted, at least the successes
-
-    @property
-    def outcomes(self) -> GroupOutcomes:
-        """The evidence as outcomes without gradients, since no group was generated."""
-        none = np.zeros(len(self.sample_index), dtype=np.bool_)
-        return GroupOutcomes(self.sample_index, self.successes, self.trials, none)
+    outcomes: GroupOutcomes  # discounted, and without gradients, since no group was generated
 
 
 def evidence(
-    table: "PosteriorTable",
-    keys: NDArray[np.int64],
-    *,
-    discount: float,
-    min_match: float = 0.0,
-    source: str = "the posterior",
+    table: "PosteriorTable", keys: NDArray[np.int64], source: str, *, discount: float, min_match: float
 ) -> WarmStart:
     """Join a posterior of V rows with the N rows of a data set, whose `row_keys.sample_keys` are `keys`, (N,).
 
         successes_i = discount * alpha_i    trials_i = discount * (alpha_i + beta_i)
 
-    A shared row starts with the mean (discount alpha + 1) / (discount (alpha + beta) + 2). `source` is the name of the
-    posterior in messages.
+    `source` is the name of the posterior in messages.
 
     Raises:
         SnapshotMismatchError: fewer than the share `min_match` of min(V, N) rows, or none, are shared.
@@ -62,53 +46,42 @@ def evidence(
     if matched < min_match * fewer or (min_match > 0 and not matched):
         raise SnapshotMismatchError(
             f"vade_posterior_init={abbreviated(source)} shares {matched} of its {len(rows)} rows with the {len(keys)} "
-            f"rows of this training set. That is {matched / max(fewer, 1):.0%} of the smaller number; at least "
-            f"{min_match:.0%} must be shared. Rows match by `id` where that column has another value in each row, and "
-            "else by prompt and images; an id 7 is not the id '7', and remove_unused_columns=True hides ids. For "
-            "another data set, set vade_posterior_init='prior'."
+            f"rows of this training set; at least {min_match:.0%} of the smaller number must be shared. Rows match by "
+            "`id` where that column has another value in each row, and else by prompt and images; an id 7 is not the "
+            "id '7', and remove_unused_columns=True hides ids. For another data set, set vade_posterior_init='prior'."
         )
     alpha, beta = table.alpha[found], table.beta[found]
     trials = discount * (alpha + beta)
     if (trials > MOST_TRIALS).any():
         raise SnapshotCorruptError(
-            f"vade_posterior_init={abbreviated(source)} counts {trials.max():g} completions of one row; at most 2**53 "
-            "are possible. Use another copy, or an earlier step."
+            f"vade_posterior_init={abbreviated(source)} counts over 2**53 completions of a row."
         )
-    return WarmStart(source, rows[found], discount * alpha, trials)
+    return WarmStart(source, GroupOutcomes(rows[found], discount * alpha, trials, np.zeros(matched, dtype=np.bool_)))
 
 
 def what_to_say(
     warm: WarmStart, table: "PosteriorTable", args: GRPOConfig, num_rows: int, success_reward: str | None
 ) -> list[str]:
     """Return a line with the source and the number of shared rows, and one if success was another there."""
-    facts, matched = table.metadata, len(warm.sample_index)
-    names = {"step": "global_step", "model": "base_model", "reward": "success_reward"}
-    names["generations a group"] = "num_generations"
-    known = ", ".join(f"{name} {_plain(facts[fact])}" for name, fact in names.items() if facts.get(fact) is not None)
+    facts, matched = table.metadata, len(warm.outcomes.sample_index)
+    shown = ("global_step", "base_model", "success_reward", "num_generations")
+    known = {name: facts[name] for name in shown if name in facts}
     lines = [
-        f"Warm start from {warm.source} ({known}): {matched} of its {len(table)} rows are in this training set and "
-        f"start with {100 * args.vade_warm_start_discount:g} % of their counts; {len(table) - matched} are not. "
-        f"{num_rows - matched} of the {num_rows} rows here start from the prior."
+        f"Warm start from {warm.source} ({abbreviated(known)}): {matched} of its {len(table)} rows are in this "
+        f"training set and start with {100 * args.vade_warm_start_discount:g} % of their counts; "
+        f"{len(table) - matched} are not. {num_rows - matched} of the {num_rows} rows here start from the prior."
     ]
     here = {
-        "success_reward": args.vade_success_reward or success_reward,
+        "success_reward": args.vade_success_reward or success_reward or facts.get("success_reward"),
         "success_threshold": args.vade_success_threshold,
         "num_generations": args.num_generations,
     }
-    if here["success_reward"] is None:
-        del here["success_reward"]
     if here["success_threshold"] == AUTO and facts.get("success_threshold") != SPREAD:
         del here["success_threshold"]  # it will be learned from the rewards
-    if here := {name: value for name, value in here.items() if name in facts and facts[name] != value}:
+    if there := {name: facts[name] for name in here if facts.get(name, here[name]) != here[name]}:
         lines.append(
-            f"{warm.source} was learned with {abbreviated({name: facts[name] for name in here})}, but this run has "
-            f"{here}, so its pass rates mean something else. The run uses them anyway; a smaller "
-            "vade_warm_start_discount gives them less weight."
+            f"{warm.source} was learned with {abbreviated(there)}, but this run has "
+            f"{ {name: here[name] for name in there} }, so its pass rates mean something else. The run uses them "
+            "anyway; a smaller vade_warm_start_discount gives them less weight."
         )
     return lines
-
-
-def _plain(value: Any) -> str:
-    """Return a value from an untrusted file as a short text without control characters."""
-    text = abbreviated(value)
-    return value if isinstance(value, str) and value.isprintable() and len(value) < len(text) < 200 else text

@@ -11,12 +11,11 @@ from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
 from trl_vade.errors import ConfigurationError, abbreviated
-from trl_vade.hub.posteriors.facts import POSTERIOR_INITS
 
 from .down_sampling import reason_against_lossless, refuse_lossless
 from .field_checks import check_fields
 from .own_sampler import check_sampler
-from .presets import is_adaptive, is_own, setting, warm_start_source
+from .presets import POSTERIOR_INITS, is_adaptive, is_own, setting, warm_start_source
 
 
 def validate(args: Any, config: type) -> None:

@@ -89,8 +89,7 @@ def _read(
     table = load_posterior(source)
     commit = table.metadata.get("revision")
     named = source if not commit or Path(source).exists() else f"{source.partition('@')[0]}@{commit}"
-    discount = args.vade_warm_start_discount
-    warm = evidence(table, keys(), discount=discount, min_match=MIN_MATCH, source=named)
+    warm = evidence(table, keys(), named, discount=args.vade_warm_start_discount, min_match=MIN_MATCH)
     for message in what_to_say(warm, table, args, len(dataset), success_reward):
         logger.warning(message)  # a level that is shown by default
     return warm

@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from trl_vade.hub.posteriors.facts import POSTERIOR_INITS
-
 from .own_sampler import SAMPLERS
 
+POSTERIOR_INITS = ("prior", "rollout")  # any other value is a source, see `warm_start_source`
 _PAPER: dict[str, Any] = {
     **{"information_gain": "asymmetric", "signal_aware_decay": False, "cooldown": 0.0},
     **{"decay_sampled": 0.2, "decay_unsampled": 0.999, "posterior_init": "rollout"},

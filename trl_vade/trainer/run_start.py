@@ -2,12 +2,13 @@
 
 from typing import Any
 
+import numpy as np
 from accelerate.logging import get_logger
 
 from trl_vade.data.row_keys import find_rows
 from trl_vade.errors import ConfigurationError
 from trl_vade.selection.on_time import OnTimeSelection
-from trl_vade.selection.warm_start import WarmStart
+from trl_vade.selection.outcomes import GroupOutcomes
 
 from .overlong import drop_overlong
 from .preflight import refuse_unnumbered, selects_on_time
@@ -84,8 +85,8 @@ def _keep_counts(trainer: Any, earlier: OnTimeSelection) -> None:
             logger.warning("The counts were saved during a reward outage, so they include its verdicts.")
         feedback.load_state_dict(totals | {"outage": {}})
         alpha, beta = belief.counts(belief.visited[found])
-        source = "the earlier rows"
-        feedback.warm_start(WarmStart(source, rows[found], alpha, alpha + beta).outcomes, source)
+        outcomes = GroupOutcomes(rows[found], alpha, alpha + beta, np.zeros(len(alpha), dtype=np.bool_))
+        feedback.warm_start(outcomes, "the earlier rows")
     logger.warning(
         f"train_dataset was replaced. The posterior keeps the counts of {found.sum()} of the {found.size} scored "
         f"rows. The other {len(trainer._rows) - found.sum()} of the {len(trainer._rows)} rows start from the prior."

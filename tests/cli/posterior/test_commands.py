@@ -40,6 +40,7 @@ def write_posterior(folder, rows, *, step=100, solved=lambda row: row / ROWS, ba
     keys, _ = sample_keys(rows)
     metadata = {
         "success_reward": "accuracy_reward",
+        "sampler": "thompson",
         "dataset_fingerprint": dataset_fingerprint(keys),
         "run": {"global_step": step, "rollouts": batches * 8 * len(chosen)},
     }
@@ -202,8 +203,8 @@ def test_a_data_set_of_the_hub_is_named_on_the_card(output_dir, hub, tmp_path):
         done(run("posterior", "push", output_dir, "you/posterior", "--dataset", name))
         card = hub.repos["datasets/you/posterior"].files()["README.md"].decode()
         assert shown(hub, tmp_path)["sample_id"][0] == "q-0"
-        assert "| data set | [you/rows](" in card
-        assert ("[`main`](" in card) == name.endswith("@main")
+        assert "| `dataset` | [you/rows](" in card
+        assert ("| `dataset_revision` | `main` |" in card) == name.endswith("@main")
 
 
 def test_tasks_are_names_and_may_be_in_another_column(output_dir, hub, tmp_path):

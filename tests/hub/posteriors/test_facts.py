@@ -36,8 +36,8 @@ def test_every_row_is_in_the_text_and_no_line_is_longer_than_the_terminal(rates)
 def test_the_text_has_a_bar_for_each_bin_to_one_scale():
     rates = [0.05] * 1200 + [0.15] * 600 + [0.95]
     assert text_histogram(rates_table(rates)).split("\n") == [
-        f"0.0 to 0.1  1,200  {'#' * 61}",
-        f"0.1 to 0.2    600  {'#' * 31}",
+        f"0.0 to 0.1  1,200  {'#' * 50}",
+        f"0.1 to 0.2    600  {'#' * 25}",
         *(f"0.{bin} to 0.{bin + 1}      0" for bin in range(2, 9)),
         "0.9 to 1.0      1  #",
     ]

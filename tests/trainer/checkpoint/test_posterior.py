@@ -140,7 +140,7 @@ def test_a_local_base_model_stays_unknown_wherever_the_posterior_is_published_fr
     monkeypatch.chdir(tmp_path / "elsewhere")
     tables = [posterior_table(load_snapshot(tmp_path / folder)) for folder in ("local", "hub")]
     assert [table.metadata.get("base_model") for table in tables] == [None, "you/sft"]
-    assert [dict(fact_rows(table)).get("base model") for table in tables] == [
+    assert [dict(fact_rows(table)).get("`base_model`") for table in tables] == [
         None,
         "[you/sft](https://huggingface.co/you/sft)",
     ]

@@ -102,7 +102,7 @@ def newest_posterior(hub):
     files = hub.repos[POSTERIOR].files()
     step = load_posterior("you/run-posterior").metadata["global_step"]
     assert folders(files)[-1] == f"step-{step:06d}"
-    assert f"path: step-{step:06d}/posterior.parquet" in files["README.md"].decode().split("- config_name")[1]
+    assert f"data_files: step-{step:06d}/posterior.parquet" in files["README.md"].decode().split("- config_name")[1]
     return step
 
 

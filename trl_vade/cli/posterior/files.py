@@ -8,7 +8,6 @@ import pyarrow.parquet as pq
 from trl_vade.errors import ConfigurationError, SnapshotMismatchError, abbreviated
 from trl_vade.files import save_whole
 from trl_vade.hub.posteriors.facts import named_dataset
-from trl_vade.hub.posteriors.source import split_source
 from trl_vade.hub.posteriors.table import PosteriorTable, arrow_of, posterior_table
 from trl_vade.samplers.snapshot import load_snapshot
 
@@ -52,8 +51,8 @@ def named_table(
     snapshot = load_snapshot(file)
     if name is None:
         return posterior_table(snapshot)
-    place, revision = (name, None) if Path(name).exists() else split_source(name)
-    dataset = load_rows("--dataset " + place, place, config, split, revision)
+    place, _, revision = (name, "", "") if Path(name).exists() else name.partition("@")
+    dataset = load_rows("--dataset " + place, place, config, split, revision or None)
     if task_column is not None and task_column not in dataset.column_names:
         raise ConfigurationError(
             f"{name} has no column {abbreviated(task_column)}; it has {', '.join(dataset.column_names)}."

@@ -7,17 +7,12 @@ from typing import Any
 import numpy as np
 
 from trl_vade.hub.cards import one_line
-from trl_vade.hub.posteriors.facts import bin_counts, text_histogram
+from trl_vade.hub.posteriors.facts import bin_counts, known_facts, text_histogram
 from trl_vade.hub.posteriors.table import PosteriorTable, arrow_of
 from trl_vade.selection.report.record import ROWS_FILE, read_kept
 
 from ..tables import print_columns, print_table
 
-FACTS = (
-    *("base_model", "model_repo", "dataset", "dataset_revision", "sampler", "preset", "success_reward"),
-    *("success_threshold", "num_generations", "posterior_init", "warm_start_discount"),
-    *("global_step", "generation_batches", "rollouts"),
-)
 COLUMNS = {
     **{"sample_id": ("row", 60), "question": ("question", 50), "task": ("task", 20), "index": ("index", 20)},
     **{"pass_rate": ("pass rate\n(0 to 1)", 20), "alpha": ("alpha\n(right)", 20), "beta": ("beta\n(wrong)", 20)},
@@ -70,7 +65,7 @@ def print_posterior(
     table: PosteriorTable, summary: Mapping[str, Any], sort: str, first: list[Any], last: list[Any]
 ) -> None:
     """Print the facts, the histogram, and the rows of `both_ends`."""
-    facts = [(name, one_line(value, 120)) for name in FACTS if (value := table.metadata.get(name)) is not None]
+    facts = [(name, one_line(value, 120)) for name, value in known_facts(table).items()]
     total, size = summary["num_samples"], len(table)
     facts.append(("rows", f"{size:,}" + (f" of {total:,}, the others never scored" if total > size else "")))
     if size:

@@ -7,7 +7,7 @@ from typing import Any
 
 from huggingface_hub import HfApi, hf_hub_download, snapshot_download
 
-from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotError, SnapshotNotFoundError
+from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotNotFoundError
 from trl_vade.samplers.snapshot import POSTERIOR_FILE, load_snapshot
 
 from ..failures import FAILURES, in_one_line
@@ -38,29 +38,25 @@ def load_posterior(
     if os.path.exists(name):
         if revision is not None:
             raise ConfigurationError(f"{name} is a local path, which has no revision {revision}. Remove the revision.")
-        file, place = _here(Path(name), step), {"source": name}
+        path, place = Path(name), {"source": name}
+        one = next((each for each in (path, path / POSTERIOR_FILE) if each.is_file()), None)
+        file = one or path / _chosen(_files_in(path), name, step)
     else:
-        repo_id, named = split_source(name)
+        repo_id, _, named = name.partition("@")
         if "/" not in repo_id or not is_hub_id(repo_id):
             raise SnapshotNotFoundError(
-                f"There is no folder or file {name} here, and it is not the name of a repository on the Hub, such as "
-                '"user/name". Name a checkpoint, a posterior\'s folder, or a repository with its owner.'
+                f"There is no folder or file {name} here. Name a checkpoint, a posterior's folder, or a data-set "
+                'repository with its owner, "user/name".'
             )
         if os.path.isdir(name.split("/")[0]) and not (named or revision):  # a slip in a path must not go to the Hub
             raise SnapshotNotFoundError(f"{name} does not exist. If the Hub's repository is meant, name {name}@main.")
         in_name = step_named(named or revision or "")
         if revision not in (None, named or revision) or (in_name is not None and step not in (None, in_name)):
             raise ConfigurationError(f"{name} contradicts revision={revision!r} or step={step}. Set only one.")
-        revision = named or revision
-        if in_name is not None:
-            revision, step = None, in_name
+        revision, step = (named or revision, step) if in_name is None else (None, in_name)
         file = _from_hub(repo_id, revision, step)
         place = {"source": repo_id, "revision": file.parts[-3]}  # <cache>/.../snapshots/<commit>/<step>/<file>
-    snapshot = load_snapshot(file)
-    try:
-        table = posterior_table(snapshot)
-    except SnapshotError as error:
-        raise type(error)(f"{file}: {error}") from error
+    table = posterior_table(load_snapshot(file))
     saved = table.metadata["global_step"]
     if others := {step_named(file.parent.name), step} - {saved, None}:
         raise SnapshotCorruptError(
@@ -70,21 +66,8 @@ def load_posterior(
     return replace(table, metadata=table.metadata | place)
 
 
-def split_source(source: str) -> tuple[str, str | None]:
-    """Split "user/name@revision" into both parts; None without an "@". An empty part is a `ConfigurationError`."""
-    repo_id, at, revision = source.partition("@")
-    if at and not (repo_id and revision):
-        raise ConfigurationError(f'{source} has an "@" with nothing on one side; write "user/name@revision".')
-    return repo_id, revision or None
-
-
-def _here(path: Path, step: int | None) -> Path:
-    found = [each for each in (path, path / POSTERIOR_FILE) if each.is_file()]
-    return found[0] if found else path / _chosen(_files_in(path), str(path), step)
-
-
 def _from_hub(repo_id: str, revision: str | None, step: int | None) -> Path:
-    """Return the posterior of a repository, in the client's cache."""
+    """Return the posterior of a repository, in the client's cache, which is enough if the Hub cannot be reached."""
     where: dict[str, Any] = {"repo_id": repo_id, "repo_type": "dataset", "revision": revision}
     name = f"the data-set repository {repo_id}" + (f"@{revision}" if revision else "")
     try:
@@ -92,21 +75,18 @@ def _from_hub(repo_id: str, revision: str | None, step: int | None) -> Path:
     except SnapshotNotFoundError:
         raise
     except FAILURES as error:
-        reason = in_one_line(error)
-        if getattr(getattr(error, "response", None), "status_code", 500) < 500:
+        reason = f"{name} cannot be read ({in_one_line(error)})"
+        try:
+            if getattr(getattr(error, "response", None), "status_code", 500) < 500:
+                raise  # the Hub has answered
+            folder = Path(snapshot_download(**where, local_files_only=True))
+        except FAILURES:
             raise SnapshotNotFoundError(
-                f"{name} cannot be read ({reason}). A private or gated one needs a login that may see it (`hf auth "
-                f"login`, or HF_TOKEN). If it is a model's, download its posterior: `hf download {repo_id} "
-                f"{POSTERIOR_FILE} --local-dir FOLDER`. Name the folder."
+                f"{reason}, and the client's cache has no copy to read instead. A private one needs a login (`hf "
+                "auth login`, or HF_TOKEN); HF_HUB_OFFLINE must not be set. A model's posterior is to be downloaded, "
+                f"and the folder named: `hf download {repo_id} {POSTERIOR_FILE} --local-dir FOLDER`."
             ) from error
-    try:
-        folder = Path(snapshot_download(**where, local_files_only=True))
-    except FAILURES as error:
-        raise SnapshotNotFoundError(
-            f"{name} cannot be read ({reason}), and the client's cache has no copy. Unset HF_HUB_OFFLINE if it is "
-            "set, or name a checkpoint or a posterior's folder."
-        ) from error
-    return folder / _chosen(_files_in(folder), f"the cached copy of {name} (it cannot be read now: {reason})", step)
+    return folder / _chosen(_files_in(folder), f"{reason}; its copy in the client's cache", step)
 
 
 def _files_in(folder: Path) -> list[str]:
@@ -117,9 +97,9 @@ def _chosen(files: list[str], name: str, step: int | None) -> str:
     """Return the path of the posterior of `step`, or of the newest one."""
     steps = steps_in(files)
     if not steps or step not in (None, *steps):
-        wanted = "" if step is None else f" of optimiser step {step}"
+        wanted = "posterior" if step is None else f"posterior of {step_name(step)}"
         raise SnapshotNotFoundError(
-            f"{name} has no posterior{wanted}: no {POSTERIOR_FILE} in it, or in a folder such as "
-            f"{step_name(100 if step is None else step)}. Its steps: {', '.join(map(step_name, steps)) or 'none'}."
+            f"{name} has no {wanted}: there is no {POSTERIOR_FILE} in it, or in a folder such as step-000100. "
+            f"Its steps: {', '.join(map(step_name, steps)) or 'none'}."
         )
     return f"{step_name(steps[-1] if step is None else step)}/{POSTERIOR_FILE}"

@@ -1,8 +1,8 @@
 """A posterior as a table, with a row for each data-set row that was ever scored; the others are at the prior.
 
 A posterior step is a generation batch, a refill (dynamic sampling), or a warm start, whose counts are one visit. As a
-Parquet file the table is for people and other programs. trl_vade reads snapshots (`samplers.snapshot`) only. Source of
-the counts: VADE, arXiv 2511.18902, equations 5 and 6.
+Parquet file it is for other programs: trl_vade reads snapshots only. Source of the counts: VADE, arXiv 2511.18902,
+equations 5 and 6.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,9 +16,6 @@ from trl_vade.checks import FloatArray, IntArray, check_whole_number
 from trl_vade.errors import SnapshotCorruptError, SnapshotMismatchError
 from trl_vade.samplers.posterior import DAMAGED, beta_mean, saved_counts
 from trl_vade.samplers.snapshot import Snapshot
-from trl_vade.version import __version__
-
-from ..uploading import is_hub_id
 
 TYPES = {
     **{"sample_id": pa.string(), "index": pa.int64(), "task": pa.string(), "alpha": pa.float64()},
@@ -56,8 +53,8 @@ def posterior_table(
 ) -> PosteriorTable:
     """Return the counts of `snapshot`, decayed to its step, as a table. It takes memory for the scored rows alone.
 
-    Names and tasks, (V,) each, are in ascending order of rows; `facts` go before those of the snapshot. A snapshot
-    without a trainer has no optimiser step; its posterior's steps are taken for it.
+    Names and tasks, (V,) each, are in ascending order of rows; `facts` go before those of the snapshot. Without a
+    trainer there is no optimiser step; the posterior's steps are taken for it.
 
     Raises:
         SnapshotMismatchError: the snapshot has no keys of its rows.
@@ -66,14 +63,15 @@ def posterior_table(
     saved, keys = snapshot.sampler_state["posterior"], snapshot.sample_key
     alpha, beta = saved_counts(saved)
     if keys is None:
-        advice = "Save it with sample_key=trl_vade.data.row_keys.sample_keys(rows)[0]."
-        raise SnapshotMismatchError(f"The snapshot has no sample_key, so its rows are unknown. {advice}")
+        raise SnapshotMismatchError("The snapshot was saved without sample_key, so its rows are unknown.")
     if np.unique(keys).size < keys.size:
         raise SnapshotCorruptError(f"The snapshot's sample_key has one key for several rows. {DAMAGED}")
-    step = _part(snapshot.metadata, "run").get("global_step", saved["step"])
-    limits: dict[str, Any] = {"minimum": 0, "maximum": MOST_STEPS}
-    check_whole_number("The saved global_step", step, **limits, advice=DAMAGED, error=SnapshotCorruptError)
-    counted = {"global_step": step, "generation_batches": saved["step"], "num_samples": saved["num_samples"]}
+    run = found if isinstance(found := snapshot.metadata.get("run"), dict) else {}
+    step = run.get("global_step", saved["step"])
+    check_whole_number("global_step", step, minimum=0, maximum=MOST_STEPS, advice=DAMAGED, error=SnapshotCorruptError)
+    known = {"rollouts": run.get("rollouts"), **snapshot.metadata, **(facts or {})}
+    known |= {name: saved[name] for name in ("decay_sampled", "decay_unsampled", "signal_aware_decay", "num_samples")}
+    known |= {"global_step": step, "generation_batches": saved["step"]}
     return PosteriorTable(
         sample_key=keys,
         sample_id=[f"{key & (2**64 - 1):016x}" for key in keys.tolist()] if sample_id is None else [*sample_id],
@@ -84,31 +82,11 @@ def posterior_table(
         visits=saved["visits"],
         pass_rate=beta_mean(alpha, beta),
         last_step=saved["last_update"],
-        metadata={"package_version": __version__, **facts_of(snapshot), **(facts or {}), **counted},
+        metadata={name: value for name, value in known.items() if name not in NO_FACTS and value is not None},
     )
-
-
-def facts_of(snapshot: Snapshot) -> dict[str, Any]:
-    """Return the known facts of a snapshot's run: those that its sampler tells, and those that were saved with it."""
-    state, saved = snapshot.sampler_state, snapshot.metadata
-    settings, posterior = _part(state, "settings"), state["posterior"]
-    facts = {
-        "sampler": "greedy" if settings.get("greedy") is True else state.get("kind"),
-        **{"information_gain": settings.get("gain"), "prior": settings.get("prior"), "seed": state.get("seed")},
-        "rollouts": _part(saved, "run").get("rollouts"),
-        **{name: value for name, value in saved.items() if name not in NO_FACTS},
-        **{name: posterior[name] for name in ("decay_sampled", "decay_unsampled", "signal_aware_decay")},
-        "base_model": saved.get("base_model") if is_hub_id(saved.get("base_model")) else None,
-    }
-    return {name: value for name, value in facts.items() if value is not None}
 
 
 def arrow_of(table: PosteriorTable) -> pa.Table:
     """Return the columns. A task that is not known is null; `task` is left out where no row's is known."""
     columns = {name: getattr(table, name) for name in TYPES if name != "task" or table.task is not None}
     return pa.table(columns, schema=pa.schema([(name, TYPES[name]) for name in columns]))
-
-
-def _part(whole: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    part = whole.get(name)
-    return part if isinstance(part, Mapping) else {}

@@ -3,9 +3,9 @@
 `model_cards/model.md` and `model_cards/quick_start.md` are the templates.
 """
 
-import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,9 @@ from huggingface_hub import ModelCard, ModelCardData
 from jinja2 import Environment, StrictUndefined
 
 from trl_vade.files import packaged, save_whole
-from trl_vade.hub.cards import CARD_FILE, END, START, markdown_table
-from trl_vade.hub.posteriors.facts import code, dataset_link, initial_posterior_kind, success_of
+from trl_vade.hub.cards import CARD_FILE, END, START, code, markdown_table, one_line
+from trl_vade.hub.posteriors.facts import hub_link
 from trl_vade.hub.uploading import branch_of, hub_id
-from trl_vade.selection.report.record import Run
 from trl_vade.selection.report.summary import measured_rows, summarise, verdict
 
 from ..field_checks import settings_of
@@ -39,11 +38,17 @@ def write_model_card(trainer: Any, dataset: str | None = None, *, draw: bool = T
     `dataset` is as in `run_facts`.
     """
     try:
-        folder, run = Path(trainer.args.output_dir), live_run(trainer)
+        folder, run, curves = Path(trainer.args.output_dir), live_run(trainer), None
+        if run and draw:
+            with suppress(ModuleNotFoundError):  # matplotlib is an extra
+                from trl_vade.selection.report.panels import draw_report
+
+                draw_report(run, folder / CURVES_FILE)
+                curves = CURVES_FILE
         complete_model_card(
             folder / CARD_FILE,
             card_facts(trainer, dataset),
-            curves=_draw_curves(run, folder) if run and draw else None,
+            curves=curves,
             posterior_repo=trainer.publication.posterior_repo,
             hub_model_id=trainer.hub_model_id,
             summary=summarise(run) if run else None,
@@ -73,28 +78,23 @@ def complete_model_card(
     """
     card = ModelCard(path.read_text(encoding="utf-8"))
     _complete_metadata(card.data, facts, vision=vision)
-    known = dict(
-        facts=facts,
-        recipe=markdown_table(["setting", "value"], _recipe(facts)),
-        dataset=dataset_link(facts),
-        success=success_of(facts),
-        verdict=verdict(summary) if summary else [],
-        measured=markdown_table(["measured in training", ""], _measured(summary, facts)) if summary else "",
-        validated=bool(summary and summary["validation"]),
-        posterior="generation_batches" in facts,
-        warm=initial_posterior_kind(facts)["warm"],
-        rewards=", ".join(code(name) for name in facts["rewards"]),
-        hub_model_id=hub_model_id,
-        model=hub_model_id or "path/to/this/folder",
-        branch=branch_of(revision) if hub_model_id else None,
-        vision=vision,
-        adapter=adapter,
-        **places,
-    )
+    values = {each.name: facts.get(each.name.removeprefix("vade_")) for each in settings_of(VADEGRPOConfig)}
+    values |= {name: facts.get(name) for name in ("num_generations", "temperature", "seed")} | facts["recipe"]
+    recipe = [[code(name), one_line(value, 200)] for name, value in values.items() if value is not None]
+    known = {
+        **{"facts": facts, "summary": summary, "vision": vision, "adapter": adapter, "hub_model_id": hub_model_id},
+        "model": hub_model_id or "path/to/this/folder",
+        "branch": branch_of(revision) if hub_model_id else None,
+        "recipe": markdown_table(["setting", "value"], recipe),
+        "measured": markdown_table(["measured in training", ""], measured_rows(summary)) if summary else "",
+        "verdict": verdict(summary) if summary else [],
+        "dataset": hub_link(facts.get("dataset"), "datasets/"),
+        "rewards": ", ".join(map(code, facts["rewards"])),
+    }
     # A missing value is an error: a card with holes might not be noticed.
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     templates = (packaged(f"model_cards/{name}.md").read_text(encoding="utf-8") for name in ("quick_start", "model"))
-    quick_start, sections = (environment.from_string(template).render(known).strip() for template in templates)
+    quick_start, sections = (environment.from_string(text).render(known, **places).strip() for text in templates)
     before, _, rest = card.text.partition(START)
     # TRL 1.16 asks a vision model without a picture, and calls a base model in a local folder None.
     before = _QUICK_START.sub(lambda _: f"{quick_start}\n\n", before, count=1)
@@ -105,9 +105,7 @@ def complete_model_card(
 
 def _complete_metadata(data: ModelCardData, facts: Mapping[str, Any], *, vision: bool) -> None:
     """Add facts to the metadata of TRL's card, in place, and remove values that the Hub refuses; idempotent."""
-    if data.get("licence") == "license":
-        # TRL 1.16 writes `licence: license` into every card. The Hub's key is `license`, with a value from a list. The
-        # owner must choose the licence.
+    if data.get("licence") == "license":  # TRL 1.16 writes it into every card; the Hub's key is `license`
         data.pop("licence")
     if not data.license:
         for key, value in (facts.get("license") or {}).items():
@@ -117,36 +115,3 @@ def _complete_metadata(data: ModelCardData, facts: Mapping[str, Any], *, vision:
     data.base_model = facts.get("base_model") or hub_id(data.base_model)
     data.datasets = [facts["dataset"]] if facts.get("dataset") else None
     data.tags = sorted({*(data.tags or []), *TAGS})  # TRL's tags come from a set, in another order in each process
-
-
-def _draw_curves(run: Run, folder: Path) -> str | None:
-    """Draw the training curves and return their file name, or None without matplotlib."""
-    try:
-        from trl_vade.selection.report.panels import draw_report
-
-        draw_report(run, folder / CURVES_FILE)
-    except ModuleNotFoundError:  # matplotlib is an extra
-        return None
-    return CURVES_FILE
-
-
-def _recipe(facts: Mapping[str, Any]) -> list[list[str]]:
-    """Return the settings of the recipe with their values, without those that are not set or not used."""
-    values = {each.name: facts.get(each.name.removeprefix("vade_")) for each in settings_of(VADEGRPOConfig)}
-    values |= {name: facts.get(name) for name in ("num_generations", "temperature")} | facts["recipe"]
-    values |= {"seed": facts.get("seed"), "vllm_mode": values["vllm_mode"] if values.get("use_vllm") else None}
-    return [[code(name), _cell(value)] for name, value in values.items() if value is not None]
-
-
-def _measured(summary: Mapping[str, Any], facts: Mapping[str, Any]) -> list[list[str]]:
-    """Return the rows of the table of measurements, from `summary.summarise`."""
-    hours = f"{sum(summary['seconds'].values()) / 3600:.2f}"
-    rows = [("hardware", facts["hardware"]), ("hours of choice, generation, updates and validation", hours)]
-    return [list(row) for row in [*rows, *measured_rows(summary)]]
-
-
-def _cell(value: Any) -> str:
-    """Return `value` as text on one line."""
-    if isinstance(value, dict | list):
-        value = json.dumps(value)
-    return " ".join((f"{value:g}" if isinstance(value, float) else str(value)).split())
