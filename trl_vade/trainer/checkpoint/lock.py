@@ -56,8 +56,8 @@ def _hold(folder: Path) -> IO[str]:
         except (BlockingIOError, PermissionError):
             file.seek(0)
             raise ConfigurationError(
-                f"output_dir={str(folder)!r} is in use: another run trains in it ({file.read().strip()}). The two "
-                "would overwrite each other's files. Wait for its end, stop it, or set another output_dir."
+                f"output_dir={str(folder)!r} is in use by another run ({file.read().strip()}). Wait for its "
+                "end, stop it, or set another output_dir."
             ) from None
         except OSError as error:
             if error.errno not in _NO_LOCKS:

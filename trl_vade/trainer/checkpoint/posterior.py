@@ -7,12 +7,7 @@ from accelerate.logging import get_logger
 from accelerate.utils import gather_object
 
 from trl_vade.data.row_keys import find_rows
-from trl_vade.errors import (
-    ReplicaDivergenceError,
-    SnapshotError,
-    SnapshotMismatchError,
-    abbreviated,
-)
+from trl_vade.errors import ReplicaDivergenceError, SnapshotError, SnapshotMismatchError, abbreviated
 from trl_vade.samplers.snapshot import Snapshot, load_snapshot, save_snapshot, state_digest
 
 from ..run_facts import posterior_identity, run_facts
@@ -98,26 +93,20 @@ def _go_on(trainer: Any, checkpoint: str | os.PathLike[str], snapshot: Snapshot)
 
 
 def _refuse_differing_replicas(trainer: Any) -> None:
-    digests = gather_object([state_digest(trainer.selection.sampler)])
-    differing = {rank: digest[:12] for rank, digest in enumerate(digests) if digest != digests[0]}
-    if differing:
+    digests = [digest[:12] for digest in gather_object([state_digest(trainer.selection.sampler)])]
+    if differing := {rank: digest for rank, digest in enumerate(digests) if digest != digests[0]}:
         raise ReplicaDivergenceError(
-            f"The sampler's replicas differ at step {trainer.state.global_step}: process 0 has digest "
-            f"{digests[0][:12]}, others have {differing}. All processes see the same rewards, so the replicas must be "
-            "equal. A likely cause is a reward function or a callback that calls trainer.selection on some processes "
-            "only, or a sampler of your own with random numbers that no seed fixes. Nothing was saved. Remove the "
-            "cause and resume from the previous checkpoint."
+            f"The sampler's replicas differ at step {trainer.state.global_step}: process 0 has digest {digests[0]}, "
+            f"others have {differing}. A likely cause is a reward function or a callback that calls trainer.selection "
+            "on some processes only, or a sampler of your own with random numbers that no seed fixes. Nothing was "
+            "saved. Remove the cause and resume from the previous checkpoint."
         )
 
 
 def compare_rows(trainer: Any, snapshot: Snapshot) -> str:
     """Return what the rows of the snapshot and of the run have in common, for a message."""
     keys, num_saved = trainer.selection.sample_keys[0], snapshot.sampler_state["posterior"]["num_samples"]
-    text = f"{num_saved} training rows there, {len(keys)} here"
-    if snapshot.sample_key is not None:
-        found, _ = find_rows(snapshot.sample_key, keys)
-        text += f"; of the {len(found)} rows scored there, {found.sum()} are here"
-    if differing := sorted({*snapshot.metadata.get("columns", [])} ^ {*trainer.selection.dataset.column_names}):
-        text += f"; only one of them has the columns {abbreviated(differing)}: the data set has changed, or "
-        text += f"remove_unused_columns, which is {trainer.args.remove_unused_columns} here"
-    return f" ({text})"
+    scored = [] if snapshot.sample_key is None else find_rows(snapshot.sample_key, keys)[0].tolist()
+    columns = sorted({*snapshot.metadata.get("columns", [])} ^ {*trainer.selection.dataset.column_names})
+    rows = f"{num_saved} training rows there, {len(keys)} here; {sum(scored)} of the {len(scored)} rows scored there"
+    return f" ({rows} are here; columns of one side only, as by remove_unused_columns: {abbreviated(columns)})"
