@@ -104,13 +104,11 @@ def both_runs(text_model_path, text_rows, make_args, tmp_path):
 
 
 def test_the_files_are_those_that_a_run_leaves_beside_the_files_of_trl(both_runs):
-    from trl_vade.trainer.publishing.model_card import CURVES_FILE  # of a run that pushes
-
     ours, stock = both_runs
     tables = first_column("files.md")
     of_checkpoint = {*tables["In every checkpoint"]} - {"sample_index", "alpha", "last_update", "visits", "sample_key"}
     in_some = {name.replace("<process>", "00000") for name in tables["In checkpoints only"]}
-    in_output = {name for name in tables["In the output directory"] if "<" not in name} - {CURVES_FILE}
+    in_output = {name for name in tables["In the output directory"] if "<" not in name}
     in_checkpoint = {f"checkpoint-1/{name}" for name in of_checkpoint | in_some}
     assert files_in(ours) - files_in(stock) == in_checkpoint | of_checkpoint | in_output
     assert files_in(stock) - files_in(ours) == set()

@@ -72,7 +72,7 @@ def test_the_page_of_the_run_shows_what_it_did(hub, first):
     files = hub.repos["you/run"].files()
     card = files["README.md"].decode()
     assert "![" in card
-    assert {"vade_training.png", "vade_report.png", "vade_selection.jsonl"} <= files.keys()
+    assert {"vade_report.png", "vade_selection.jsonl"} <= files.keys()
     assert "https://huggingface.co/datasets/you/run-posterior" in card
     assert steps_in(hub.repos["datasets/you/run-posterior"].files()) == [2, 4]
 

@@ -261,4 +261,4 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer, Image
         """Write TRL's model card with VADE's sections into the output directory, on the main process."""
         super().create_model_card(model_name, named_dataset(dataset_name)["dataset"], tags)  # else a link to nothing
         if self.is_world_process_zero():
-            write_model_card(self, dataset_name, draw=self.hub_model_id is not None)  # drawing takes a second
+            write_model_card(self, dataset_name)

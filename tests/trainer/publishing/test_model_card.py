@@ -7,7 +7,6 @@ import ast
 import functools
 import re
 import shlex
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from packaging.version import Version
 from peft import LoraConfig, get_peft_model
-from PIL import Image
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOTrainer
 from trl.trainer.utils import generate_model_card
@@ -31,8 +29,9 @@ from tests.support.rows import make_text_rows, picture
 from tests.support.runs import SMALL_RUN, assert_equal_weights, says_a_digit, train, weights
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.selection.report.summary import summarise, verdict
+from trl_vade.selection.report.writing import REPORT_FILE
 from trl_vade.trainer.own_sampler import SAMPLERS
-from trl_vade.trainer.publishing.model_card import CURVES_FILE, START, complete_model_card, write_model_card
+from trl_vade.trainer.publishing.model_card import START, complete_model_card, write_model_card
 from trl_vade.trainer.report import live_run
 
 EXAMPLE = Path(__file__).parents[3] / "model_cards" / "model_example.md"
@@ -136,7 +135,7 @@ def blocks(text):
 def example_card(path):
     trl_card(path)
     named = {"posterior_repo": "you/qwen2.5-vl-3b-vade-posterior", "hub_model_id": "you/qwen2.5-vl-3b-vade"}
-    complete_model_card(path, FACTS, curves=CURVES_FILE, summary=SUMMARY, **named)
+    complete_model_card(path, FACTS, curves=REPORT_FILE, summary=SUMMARY, **named)
     return path.read_text(encoding="utf-8").replace("\n# ", f"\n{INVENTED}\n\n# ", 1)
 
 
@@ -438,38 +437,26 @@ def test_before_training_the_card_is_trls_and_what_is_known(text_model_path, tex
     assert "adapter" not in text
     assert "| `vade_sampler` | thompson |" in text
     assert "No generation batch has been scored yet" in text
-    assert CURVES_FILE not in text
-    assert not Path(trainer.args.output_dir, CURVES_FILE).exists()
+    assert REPORT_FILE not in text
 
 
-@pytest.mark.usefixtures("drawn_pictures")
-def test_after_training_the_card_shows_what_was_measured(trained):
+def test_after_training_the_card_shows_what_was_measured_and_the_picture_of_the_report_if_there_is_one(trained):
     trained.create_model_card(model_name="out")
-    write_model_card(trained)  # the trainer draws only where the card goes to the Hub
-    text = card_of(trained)
+    text, picture = card_of(trained), Path(trained.args.output_dir, REPORT_FILE)
     summary = summarise(live_run(trained))
     assert f"| rollouts | {summary['rollouts']} |" in text
     assert f"last quarter | {100 * summary['effective_gradient_ratio_last_quarter']:.1f} % |" in text
-    assert f"]({CURVES_FILE})" in text
-    with Image.open(Path(trained.args.output_dir, CURVES_FILE)) as curves:
-        assert min(curves.size) > 500
-    assert sorted(path.name for path in Path(trained.args.output_dir).glob("*vade_training*")) == [CURVES_FILE]
-
-
-def test_without_matplotlib_there_is_no_picture_and_no_link_to_one(trained, monkeypatch, caplog):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)  # Python's own way to say that there is none
-    monkeypatch.delitem(sys.modules, "trl_vade.selection.report.panels", raising=False)
-    GRPOTrainer.create_model_card(trained)
-    write_model_card(trained)
-    assert CURVES_FILE not in card_of(trained)
-    assert "| rollouts | 32 |" in card_of(trained)
-    assert not caplog.records
+    assert REPORT_FILE not in text
+    picture.touch()
+    trained.create_model_card(model_name="out")
+    picture.unlink()
+    assert f"]({REPORT_FILE})" in card_of(trained)
 
 
 def test_a_card_that_cannot_be_completed_ends_no_run(trained, caplog):
     path = Path(trained.args.output_dir, "README.md")
     path.write_text("---\n- no mapping\n---\n# Mine\n")
-    write_model_card(trained, draw=False)
+    write_model_card(trained)
     assert path.read_text() == "---\n- no mapping\n---\n# Mine\n"
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 

@@ -5,7 +5,6 @@
 
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from trl_vade.hub.cards import CARD_FILE, END, START, code, markdown_table, one_
 from trl_vade.hub.posteriors.facts import hub_link
 from trl_vade.hub.uploading import branch_of, hub_id
 from trl_vade.selection.report.summary import measured_rows, summarise, verdict
+from trl_vade.selection.report.writing import REPORT_FILE
 
 from ..field_checks import settings_of
 from ..grpo_config import VADEGRPOConfig
@@ -27,28 +27,21 @@ from ..run_facts import card_facts
 logger = get_logger(__name__)
 
 TAGS = ("trl", "grpo", "vade", "trl-vade")
-CURVES_FILE = "vade_training.png"
 _QUICK_START = re.compile(r"^## Quick start$.*?(?=^## )", re.DOTALL | re.MULTILINE)
 
 
-def write_model_card(trainer: Any, dataset: str | None = None, *, draw: bool = True) -> None:
-    """Complete the card that TRL has written into the output directory, and `draw` the training curves there.
+def write_model_card(trainer: Any, dataset: str | None = None) -> None:
+    """Complete the card that TRL has written into the output directory. It shows the picture of the report there.
 
     It runs on the main process, at every save, and must not end a run: an error is logged, and VADE's part is missing.
     `dataset` is as in `run_facts`.
     """
     try:
-        folder, run, curves = Path(trainer.args.output_dir), live_run(trainer), None
-        if run and draw:
-            with suppress(ModuleNotFoundError):  # matplotlib is an extra
-                from trl_vade.selection.report.panels import draw_report
-
-                draw_report(run, folder / CURVES_FILE)
-                curves = CURVES_FILE
+        folder, run = Path(trainer.args.output_dir), live_run(trainer)
         complete_model_card(
             folder / CARD_FILE,
             card_facts(trainer, dataset),
-            curves=curves,
+            curves=REPORT_FILE if run and (folder / REPORT_FILE).exists() else None,
             posterior_repo=trainer.publication.posterior_repo,
             hub_model_id=trainer.hub_model_id,
             summary=summarise(run) if run else None,
