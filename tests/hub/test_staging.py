@@ -1,6 +1,8 @@
+import concurrent.futures
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -23,7 +25,7 @@ def no_waiting(monkeypatch):
 @pytest.fixture
 def staging(hub, tmp_path):
     ensure_repo(RUN)
-    return Staging(RUN, tmp_path / "_hub")
+    return Staging(RUN, tmp_path)
 
 
 def fill(new, step):
@@ -37,8 +39,7 @@ def save(staging, step):
 
 
 def settle(staging):
-    while staging.busy():
-        threading.Event().wait(0.005)
+    concurrent.futures.wait([staging.job])
 
 
 def titles(hub):
@@ -67,8 +68,13 @@ def while_the_first_is_sent(hub, staging, *steps, **fault):
 def test_the_newest_replaces_what_waits_and_nothing_is_left_here(hub, staging, tmp_path):
     futures = while_the_first_is_sent(hub, staging, 1, 2, 3, 3)
     assert (titles(hub), step_there(hub)) == (["Step 1", "Step 3"], 3)
-    assert {futures[n].result().oid for n in (1, 2, 3)} == {hub.repos["you/run"].branches["main"]}
-    assert list(tmp_path.glob("_hub")) == []
+    assert [future.result() and future.result().commit_message for future in futures] == [
+        "Step 1",
+        None,
+        None,
+        "Step 3",
+    ]
+    assert list(tmp_path.glob("_hub*")) == []
 
 
 @pytest.mark.parametrize("patience", [(), (0.0, 0.0)])
@@ -79,35 +85,31 @@ def test_what_failed_is_followed_by_the_newest_though_it_is_of_an_earlier_step(
     monkeypatch.setattr(uploading, "PATIENCE", patience)
     while_the_first_is_sent(hub, staging, 5, 2, status=500)
     assert says(caplog.text, "500")
-    assert (titles(hub), step_there(hub), staging.error, staging.waiting) == (["Step 2"], 2, None, None)
+    assert (titles(hub), step_there(hub), staging.job.exception()) == (["Step 2"], 2, None)
 
 
-def test_while_the_hub_is_down_each_save_makes_one_attempt(hub, staging, monkeypatch):
-    monkeypatch.setattr(uploading, "PATIENCE", (0.0, 0.0))
-    hub.fault(COMMIT, status=500, times=5)
-    for step in (1, 2, 3):
-        save(staging, step)
-        settle(staging)
-    assert staging.error.status == 500
-    save(staging, 4).result()
-    assert (titles(hub), staging.error) == (["Step 4"], None)
-
-
-def test_files_that_cannot_be_set_aside_are_an_error_until_others_are(hub, staging):
+def test_files_that_cannot_be_set_aside_are_an_error_until_others_are(hub, staging, tmp_path):
     def full(new):
         (new / "half").write_text("")
         raise OSError(28, "No space left on device")
 
-    assert staging.stage(1, "Step 1", full) is None
-    with refused(HubError, ["you/run", "Step 1", "No space left"]):
-        raise staging.error
-    save(staging, 2).result()
-    assert staging.error is None
+    held = threading.Event()
+    hub.fault(COMMIT, hold=held)
+    save(staging, 1)  # which arrives later
+    while not any(line.startswith(COMMIT) for line in hub.requests):
+        threading.Event().wait(0.005)
+    failed = staging.stage(2, "Step 2", full)
+    held.set()
+    with refused(HubError, ["you/run", "Step 2", "No space left"]):
+        failed.result()
+    assert (titles(hub), staging.job) == (["Step 1"], failed)
+    assert save(staging, 3).result()
+    assert not list(tmp_path.glob("_hub*"))
 
 
 def test_a_token_that_was_given_goes_with_every_request(hub, staging, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf_read_only")
-    staging.token, seen = hub.token, len(hub.tokens)
+    staging.target, seen = replace(RUN, token=hub.token), len(hub.tokens)
     save(staging, 1).result()
     assert (titles(hub), len(hub.tokens)) == (["Step 1"], seen)
 
@@ -125,7 +127,7 @@ import sys
 from pathlib import Path
 from trl_vade.hub.staging import Staging
 from trl_vade.hub.uploading import HubTarget
-staging = Staging(HubTarget("you/run"), Path("_hub"))
+staging = Staging(HubTarget("you/run"), Path())
 staging.stage(1, "Step 1", lambda new: [(new / f"{n}.bin").write_bytes(bytes([n])) for n in range(3)] and None)
 raise SystemExit(3)
 """

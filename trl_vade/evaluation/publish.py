@@ -11,6 +11,7 @@ import os
 import tempfile
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -23,7 +24,7 @@ from huggingface_hub.utils import yaml_dump
 from trl_vade.errors import EvaluationError
 from trl_vade.hub.cards import CARD_FILE, RESULTS, RESULTS_END
 from trl_vade.hub.failures import FAILURES
-from trl_vade.hub.uploading import HubTarget, ensure_repo, push_folder
+from trl_vade.hub.uploading import HubTarget, ensure_repo, send_folder, with_retries
 
 from .benchmarks import BENCHMARKS, Benchmark
 from .results import Results, measurement, read_results, table_of
@@ -67,7 +68,8 @@ def publish_results(output: Path, target: HubTarget) -> str:
             return with_results(written, index, _section(results, raw), name)
 
         message = f"Evaluation: {', '.join(part['title'] for part in results['benchmarks'].values())}"
-        return str(push_folder(target, staged, message, card, delete=[LEADERBOARDS]).commit_url)
+        send = partial(send_folder, target, staged, message, card, delete=[LEADERBOARDS])
+        return str(with_retries(send, target).commit_url)
 
 
 def _without_home(text: str) -> str:

@@ -15,18 +15,15 @@ FAILURES = (HTTP_ERROR, OSError, ValueError, LookupError, RuntimeError)
 """Errors of the client. RuntimeError: a large file; its cause is the reason. LookupError and ValueError: an answer of
 a proxy instead of the Hub. ValueError also: an argument that the client refuses. ConnectionError: hf_xet."""
 
-QUOTA_WAIT = 120.0
-"""Seconds to wait after a 429 that names no time. The Hub does not say when its hour of commits begins anew."""
-
+_MEND = "Mend this, and push again."
 _ROOM = "Delete old files there, or get more room at https://huggingface.co/settings/billing."
 _WAYS_OUT = {  # by status
     None: "Check the network and HF_ENDPOINT.",
     401: "Set HF_TOKEN to a valid token, or run `hf auth login`.",
-    402: _ROOM,
     403: f"Use a token with write access to a repository of yours. If its storage is full: {_ROOM}",
     413: "Delete or shrink files that are no weights.",
     429: "A repository takes 128 commits an hour: a larger save_steps makes fewer.",
-    507: _ROOM,
+    **dict.fromkeys((402, 507), _ROOM),
 }
 
 
@@ -38,23 +35,20 @@ def as_hub_error(error: Exception, target: object) -> HubError:
         error = error.__cause__
     if isinstance(error, OfflineModeIsEnabled):
         return HubOfflineError(f"HF_HUB_OFFLINE is set, so nothing is sent to {target}. Unset it to push.")
-    what = f"{target}: {in_one_line(error)}."
+    what, status, wait = f"{target}: {in_one_line(error)}.", None, 0.0
+    may_pass = isinstance(error, JSONDecodeError) or not isinstance(error, ValueError)
+    advice = "If large files fail, HF_HUB_DISABLE_XET=1 sends them by LFS." if may_pass else _MEND
     if isinstance(error, HTTP_ERROR):
         response = getattr(error, "response", None)
         status, headers = getattr(response, "status_code", None), getattr(response, "headers", {})
         may_pass = status in (None, 404, 408, 409, 412, 429) or (status >= 500 and status != 507)
         may_pass |= "LFS pointer" in what  # the Hub does not see yet what was just sent
+        advice = _WAYS_OUT.get(status, "See https://status.huggingface.co." if may_pass else _MEND)
         limit, after = parse_ratelimit_headers(headers), headers.get("Retry-After", "")
-        wait = float(after) if after.isdigit() else QUOTA_WAIT if status == 429 else 0.0
+        wait = float(after) if after.isdigit() else 120.0 if status == 429 else 0.0  # its hour is not told
         if limit is not None and limit.remaining == 0:  # the Hub sends this header with every answer
             wait = limit.reset_in_seconds + 1.0  # it rounds
-        advice = _WAYS_OUT.get(
-            status, "See https://status.huggingface.co." if may_pass else "Mend this, and push again."
-        )
-        return HubError(f"{what} {advice}", status=status, may_pass=may_pass, retry_after=wait)
-    if isinstance(error, ValueError) and not isinstance(error, JSONDecodeError):
-        return HubError(f"{what} Mend this, and push again.")
-    return HubError(f"{what} If large files fail, HF_HUB_DISABLE_XET=1 sends them by LFS.", may_pass=True)
+    return HubError(f"{what} {advice}", status=status, may_pass=may_pass, retry_after=wait)
 
 
 def in_one_line(error: BaseException) -> str:

@@ -1,16 +1,15 @@
 """Upload of a folder to the Hugging Face Hub by the client's `upload_folder`, with retries.
 
-The client reads the token from HF_TOKEN or from the login (`hf auth login`). No function here stores a token.
+The client reads the token from HF_TOKEN or from the login (`hf auth login`). No function here writes one to a file.
 """
 
-import inspect
 import logging
 import os
 import re
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -19,9 +18,7 @@ from typing import Any, TypeVar
 from huggingface_hub import CommitInfo, HfApi, constants
 from huggingface_hub.constants import REPOCARD_NAME
 
-from trl_vade.errors import HubError
-
-from .failures import FAILURES, HTTP_ERROR, as_hub_error, in_one_line
+from .failures import FAILURES, as_hub_error, in_one_line
 
 logger = logging.getLogger(__name__)  # accelerate's logger does not work in a command without a trainer
 
@@ -29,10 +26,7 @@ PATIENCE = (2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 """Seconds before each retry. A longer wait that the Hub asks for is respected, up to `LONGEST`."""
 LONGEST = 600.0
 
-_MIRRORED = re.compile(r"last-checkpoint|(checkpoint|step)-(\d+)")
-
 Result = TypeVar("Result")
-Token = str | bool | None  # in place of the login, as the client takes it
 Card = Callable[[list[str]], str]
 """Returns the text of a card for the paths that the repository keeps."""
 
@@ -56,6 +50,7 @@ class HubTarget:
     repo_type: str = "model"  # "model" or "dataset"
     revision: str | None = None  # the branch; None is main
     private: bool | None = None  # whether a new repository is private; None is the default of its owner
+    token: str | None = field(default=None, repr=False)  # in place of the login
 
     def __str__(self) -> str:
         branch = f" (branch {self.revision})" if self.revision else ""
@@ -64,7 +59,8 @@ class HubTarget:
     @property
     def where(self) -> dict[str, Any]:
         """Return the arguments with which the client takes it."""
-        return {"repo_id": self.repo_id, "repo_type": self.repo_type, "revision": self.revision}
+        branch = {"repo_id": self.repo_id, "repo_type": self.repo_type, "revision": self.revision}
+        return branch | {"token": self.token}
 
 
 def branch_of(revision: str | None) -> str | None:
@@ -72,50 +68,24 @@ def branch_of(revision: str | None) -> str | None:
     return None if revision == constants.DEFAULT_REVISION else revision
 
 
-def ensure_repo(target: HubTarget, token: Token = None, *, patience: Iterable[float] | None = None) -> HubTarget:
-    """Create the repository and its branch if they do not exist, and return the target with the owner's name.
-
-    Raises:
-        HubError: the Hub refuses, cannot be reached, or allows this login only to read.
-    """
-    api = HfApi(token=token)
-
-    def attempt() -> HubTarget:
-        url = api.create_repo(target.repo_id, repo_type=target.repo_type, private=target.private, exist_ok=True)
-        found = replace(target, repo_id=url.repo_id)
-        _refuse_a_reader(api, found)
-        if branch_of(found.revision):
-            # `hub_revision` does not create the branch (transformers 5.23), so the first push would fail.
-            api.create_branch(found.repo_id, branch=found.revision, repo_type=found.repo_type, exist_ok=True)
-        return found
-
-    return with_retries(attempt, target, patience)
+def ensure_repo(target: HubTarget) -> HubTarget:
+    """Create the repository and its branch if needed. Return the target with its owner, or raise `HubError`."""
+    return with_retries(partial(_made, target), target)
 
 
-def _refuse_a_reader(api: HfApi, target: HubTarget) -> None:
-    # `create_repo` accepts any existing repository. huggingface_hub 1.33 cannot ask.
-    if "write" in inspect.signature(api.auth_check).parameters:
-        try:
-            api.auth_check(target.repo_id, repo_type=target.repo_type, write=True)
-        except HTTP_ERROR as error:
-            if getattr(getattr(error, "response", None), "status_code", None) in (401, 403):
-                raise
-
-
-def push_folder(target: HubTarget, folder: Path, message: str, card: Card, **about: Any) -> CommitInfo:
-    """Push a folder as `send_folder` does, and retry. Raises `HubError`."""
-    return with_retries(partial(send_folder, HfApi(), target, folder, message, card, **about), target)
+def _made(target: HubTarget) -> HubTarget:
+    api, kind = HfApi(token=target.token), target.repo_type
+    name = api.create_repo(target.repo_id, repo_type=kind, private=target.private, exist_ok=True).repo_id
+    with suppress(TypeError):  # `create_repo` accepts any repository that exists. huggingface_hub 1.33 cannot ask.
+        api.auth_check(name, repo_type=kind, write=True)
+    if branch_of(target.revision):
+        # `hub_revision` does not create the branch (transformers 5.23), so the first push would fail.
+        api.create_branch(name, branch=target.revision, repo_type=kind, exist_ok=True)
+    return replace(target, repo_id=name)
 
 
 def send_folder(
-    api: HfApi,
-    target: HubTarget,
-    folder: Path,
-    message: str,
-    card: Card | None = None,
-    *,
-    delete: Iterable[str] = (),
-    **about: Any,
+    target: HubTarget, folder: Path, message: str, card: Card | None = None, delete: Iterable[str] = (), **about: Any
 ) -> CommitInfo:
     """Make one attempt to push the files of `folder`, which has the layout of the repository, in a commit `message`.
 
@@ -124,16 +94,17 @@ def send_folder(
     Hub refuses it, the other files go without it. Over 250 files are several commits (huggingface_hub 2.4), of which
     the first deletes. `about` are arguments of `upload_folder`, whose errors are raised.
     """
-    if card:  # The Hub refuses the commit if somebody else changes the card meanwhile. The next attempt reads it anew.
-        about["parent_commit"] = api.repo_info(**target.where).sha
-    there = api.list_repo_files(**target.where)
-    mirrored = [path.name for path in folder.iterdir() if _MIRRORED.fullmatch(path.name)]
-    steps, tops = dict(map(_kind_and_step, mirrored)), {path.split("/")[0] for path in there}
-    later = sorted((top for top in tops if (of := _kind_and_step(top))[1] > steps.get(of[0], inf)), key=_kind_and_step)
+    api, here = HfApi(), [path.name for path in folder.iterdir() if path.is_dir()]
+    now = api.repo_info(**target.where)
+    about["parent_commit"] = now.sha  # If another commit comes first, the Hub refuses. The next attempt sees it.
+    there = [one.rfilename for one in now.siblings or []]
+    newest, tops = dict(map(_kind_and_step, here)), sorted({path.split("/")[0] for path in there}, key=_kind_and_step)
+    later = [top for top in tops if (of := _kind_and_step(top))[1] > newest.get(of[0], inf)]
     if card:
         text = card([path for path in there if path.split("/")[0] not in later])
         (folder / REPOCARD_NAME).write_text(text, encoding="utf-8")
-    about["delete_patterns"] = [*delete, *(f"{name}/*" for name in [*mirrored, *later])] or None
+    mirrored = [name for name in here if name == "last-checkpoint" or _kind_and_step(name)[0]]
+    about["delete_patterns"] = [*delete, *(f"{name}/*" for name in [*mirrored, *later])]
     send = partial(api.upload_folder, **target.where, folder_path=folder, commit_message=message, **about)
     try:
         info = send()
@@ -148,31 +119,23 @@ def send_folder(
 
 
 def _kind_and_step(name: str) -> tuple[str, int]:
-    found = _MIRRORED.fullmatch(name)
-    return (found[1], int(found[2])) if found and found[1] else (name, -1)
+    found = re.fullmatch(r"(checkpoint|step)-(\d+)", name)
+    return (found[1], int(found[2])) if found else ("", 0)
 
 
-def with_retries(
-    attempt: Callable[[], Result], target: HubTarget, patience: Iterable[float] | None = None, token: Token = None
-) -> Result:
-    """Return the result of `attempt`, with retries after errors that may pass. Logs a warning before each retry.
-
-    `patience` are the seconds before each retry; None uses `PATIENCE`. A repository or branch that is gone is made
-    again. The last error, or one that a retry cannot help, is raised as a `HubError`.
-    """
-    waits = list(PATIENCE if patience is None else patience)
-    for number in range(len(waits) + 1):
+def with_retries(attempt: Callable[[], Result], target: HubTarget) -> Result:
+    """Return the result of `attempt`, with logged retries after errors that may pass, or raise `HubError`."""
+    waits = [*PATIENCE]
+    while True:
         try:
             return attempt()
         except FAILURES as error:
             failure = as_hub_error(error, target)
-            if number == len(waits) or not failure.may_pass:
+            if not (waits and failure.may_pass):
                 raise failure from error
-        wait = max(waits[number], min(failure.retry_after, LONGEST))
-        clock = time.strftime("%H:%M:%S", time.localtime(time.time() + wait))
-        logger.warning(f"{failure} Attempt {number + 2} of {len(waits) + 1} follows in {wait:.0f} s, at {clock}.")
-        time.sleep(wait)
+        seconds = max(waits.pop(0), min(failure.retry_after, LONGEST))
+        logger.warning(f"{failure} The next attempt is in {seconds:.0f} s. {len(waits)} may follow it.")
+        time.sleep(seconds)
         if failure.status == 404:
-            with suppress(HubError):  # the next attempt reports it
-                ensure_repo(target, token, patience=())
-    raise AssertionError("the last attempt returns or raises")
+            with suppress(*FAILURES):  # a repository or branch that is gone is made again; the next attempt reports it
+                _made(target)

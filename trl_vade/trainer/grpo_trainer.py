@@ -109,7 +109,7 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer, Image
         del arguments["self"]
         start = look_over(arguments, type(self))
         args, self._warm_start = arguments["args"], start.warm_start
-        self.publication = Publication(args, start.on_time)
+        self.publication = Publication(args, self._rows_with_keys if start.on_time else None)
         with engine_with_trainers_processor(self, args):
             super().__init__(**arguments, **others)
         self._rows = self.train_dataset  # the rows of the selection; the user may replace `train_dataset`

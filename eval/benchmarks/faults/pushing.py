@@ -6,7 +6,7 @@ from functools import partial
 from tests.support.hub import connected_hub
 from tests.support.loopback_hub import client_environment
 from trl_vade import load_posterior
-from trl_vade.hub.staging import STAGING_FOLDER, files_in, step_in
+from trl_vade.hub.staging import STAGED, files_in
 from trl_vade.trainer.checkpoint.folders import complete_checkpoints
 
 from .bench import Bench, expect, expect_equal, tally
@@ -43,7 +43,11 @@ def _killed(bench: Bench, runs: KilledRuns, chance: random.Random, name: str) ->
             expect_equal(there, here)
         step = load_posterior(POSTERIOR.removeprefix("datasets/")).metadata["global_step"]
         expect(step == STEPS["max_steps"], f"the newest posterior on the Hub is of step {step}")
-        expect(not (output_dir / STAGING_FOLDER).exists(), "files to push are left")
-        sent = [step_in(commit.message) for commit in reversed(hub.repos[RUN].history()) if commit.message]
+        expect(not [*output_dir.glob(f"{STAGED}*")], "files to push are left")
+        sent = [
+            int(commit.message.removeprefix("step-"))
+            for commit in reversed(hub.repos[RUN].history())
+            if commit.message
+        ]
         expect(len(sent) > 1 and sent == sorted(sent), f"the repository went through the steps {sent}")
     return "the newest state and its posterior are on the Hub, none was rolled back, and nothing to push is left"

@@ -20,7 +20,7 @@ from tests.support.runs import SMALL_RUN, assert_equal_weights, assert_same_end,
 from trl_vade import VADEGRPOTrainer, load_posterior
 from trl_vade.errors import ConfigurationError, HubError
 from trl_vade.hub import uploading as hub_module
-from trl_vade.hub.staging import files_in, step_in
+from trl_vade.hub.staging import files_in
 from trl_vade.samplers.snapshot import POSTERIOR_FILE
 from trl_vade.trainer.checkpoint.folders import JIT_MARK
 from trl_vade.trainer.publishing import publication
@@ -126,7 +126,7 @@ def test_each_save_is_one_commit_with_the_posterior_of_its_step(hub, run, out, s
         assert folders(commit.files) == found
         for folder in found:
             assert_whole(commit.files, folder, out / folder.replace("last-checkpoint", f"checkpoint-{step}"))
-    assert not (out / "_hub").exists()
+    assert not [*out.glob("_hub*")]
 
 
 @pytest.mark.slow
@@ -159,19 +159,20 @@ def test_a_model_is_pushed_with_the_arguments_of_the_call_though_the_settings_di
     assert future.result(timeout=30).oid == hub.repos[RUN].branches["exp"]
     cards = [hub.repos[RUN].files(branch)["README.md"].decode() for branch in ("main", "exp")]
     assert ['revision="exp"' in card for card in cards] == [False, True]
-    assert trainer.publication.revision is None
+    assert trainer.publication.model.revision is None
 
 
 @pytest.mark.slow
 def test_a_model_is_kept_though_its_repository_cannot_be_made_and_is_sent_later(hub, run, out):
     trainer = run(push_to_hub=False, save_strategy="no", hub_model_id=None)
     hub.fault("POST /api/repos/create", status=503, times=100)
-    with refused(HubError, names=[503], offers=["trainer.push_to_hub()"]):
+    with refused(HubError, names=[503]):
         trainer.push_to_hub()
+    assert (out / "model.safetensors").exists()
     hub.faults.clear()
     trainer.push_to_hub()
     assert "model.safetensors" in hub.repos["you/out"].files()
-    assert not (out / "_hub").exists()
+    assert not [*out.glob("_hub*")]
 
 
 @pytest.mark.slow
@@ -251,13 +252,14 @@ def test_a_killed_run_pushes_its_newest_state_at_the_next_start(hub, run, out, t
         for repo in (hub.repos[RUN], hub.repos[POSTERIOR]):
             repo.add("main", "Training in progress, step 8", "step-8", repo.files())
     elif case == "killed before the push":
-        shutil.rmtree(copy / "_hub")
+        for folder in copy.glob("_hub*"):
+            shutil.rmtree(folder)
     step = 2 if case == "went back" else 4
     settings = {"hub_strategy": "checkpoint", "output_dir": str(copy), "save_strategy": "no"}
     run(**settings, max_steps=step, resume=str(copy / f"checkpoint-{step}"))
-    assert not (copy / "_hub").exists()
-    found = [[step_in(commit.message) for commit in commits(hub, key)] for key in (RUN, POSTERIOR)]
-    assert found == [LEFT[case]] * 2
+    assert not [*copy.glob("_hub*")]
+    found = [[commit.message for commit in commits(hub, key)] for key in (RUN, POSTERIOR)]
+    assert found == [[f"step-{step}" for step in LEFT[case]]] * 2
     if LEFT[case] == [4]:
         assert_whole(hub.repos[RUN].files(), "last-checkpoint", copy / "checkpoint-4")
         assert newest_posterior(hub) == 4
@@ -302,7 +304,7 @@ def test_a_last_state_that_is_not_on_the_hub_is_an_error_until_it_is_pushed_agai
     waiting.trainer.push_to_hub()
     assert_whole(hub.repos[RUN].files(), "last-checkpoint", out / "checkpoint-4")
     assert_model(hub.repos[RUN].files(), out / "checkpoint-4")
-    assert not (out / "_hub").exists()
+    assert not [*out.glob("_hub*")]
 
 
 @pytest.mark.slow
@@ -371,7 +373,7 @@ def test_offline_the_run_goes_on_and_a_later_start_with_a_network_sends_it(hub, 
     run(hub_strategy="checkpoint", resume=True)
     assert_whole(hub.repos[RUN].files(), "last-checkpoint", out / "checkpoint-4")
     assert newest_posterior(hub) == 4
-    assert not (out / "_hub").exists()
+    assert not [*out.glob("_hub*")]
 
 
 def test_an_interrupted_run_is_on_the_hub_before_the_signal_takes_its_course(

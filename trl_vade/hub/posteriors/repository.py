@@ -22,7 +22,7 @@ from trl_vade.files import packaged
 from trl_vade.samplers.snapshot import POSTERIOR_FILE
 
 from ..cards import markdown_table
-from ..uploading import HubTarget, branch_of, ensure_repo, push_folder
+from ..uploading import HubTarget, branch_of, ensure_repo, send_folder, with_retries
 from .facts import fact_rows, hub_link, sample_rows, text_histogram
 from .table import PosteriorTable, arrow_of
 
@@ -63,10 +63,13 @@ def publish_posterior(snapshot_file: str | Path, table: PosteriorTable, target: 
     if not len(table):
         raise ConfigurationError("The posterior has no rows, as none was scored yet. Take a later checkpoint.")
     target, message = ensure_repo(target), f"Posterior of optimiser step {table.metadata['global_step']}"
-    place = (target.repo_id, target.revision)
+
+    def card(there: list[str]) -> str:
+        return posterior_card(table, steps_in(there), target.repo_id, target.revision)
+
     with tempfile.TemporaryDirectory() as folder:
         stage_posterior(folder, snapshot_file, table)
-        info = push_folder(target, Path(folder), message, lambda there: posterior_card(table, steps_in(there), *place))
+        info = with_retries(lambda: send_folder(target, Path(folder), message, card), target)
     return str(info.commit_url)
 
 

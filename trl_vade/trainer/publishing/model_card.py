@@ -47,7 +47,7 @@ def write_model_card(trainer: Any, dataset: str | None = None) -> None:
             summary=summarise(run) if run else None,
             vision=getattr(trainer.model.config, "vision_config", None) is not None,
             adapter=hasattr(trainer.model, "peft_config"),
-            revision=trainer.publication.revision,
+            revision=trainer.publication.model.revision,
         )
     except Exception as error:  # no error of the card may end the run
         logger.warning(f"The model card lacks VADE's sections ({type(error).__name__}: {error}).")

@@ -1,7 +1,7 @@
 """The uploads of a run: each save to the model's repository, and its posterior to a data-set repository."""
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from trl_vade.data.row_names import names_and_tasks
 from trl_vade.errors import ConfigurationError, HubError, HubOfflineError
 from trl_vade.hub.posteriors.repository import posterior_card, stage_posterior, steps_in
 from trl_vade.hub.posteriors.table import posterior_table
-from trl_vade.hub.staging import STAGING_FOLDER, Commit, Staging, files_in, link
+from trl_vade.hub.staging import STAGED, Commit, Staging, files_in, link
 from trl_vade.hub.uploading import Card, HubTarget, ensure_repo
 from trl_vade.samplers.snapshot import POSTERIOR_FILE, load_snapshot
 from trl_vade.selection.report.record import ROWS_FILE, RUN_FILE
@@ -41,136 +41,110 @@ Rows = Callable[[], tuple[Any, NDArray[np.int64]]]  # the training set, and the 
 class Publication:
     """The uploads of a trainer. Making one with `push_to_hub` creates the repositories, or raises `HubError`.
 
-    The main process pushes. Errors of pushes are logged, and `finish` raises.
+    `rows` are those of the posterior; None for a run without one. The main process pushes.
     """
 
-    def __init__(self, args: Any, has_posterior: bool = True) -> None:
-        self.revision: str | None = args.hub_revision  # of both repositories; None is main
+    def __init__(self, args: Any, rows: Rows | None) -> None:
         self.announce: Callable[[str], None] = logger.info  # of what arrived, in a background thread
-        self.model = HubTarget("")
-        self._args, self._output_dir = args, Path(args.output_dir)
-        self._posterior: HubTarget | None = None
+        self.model = HubTarget("", revision=args.hub_revision)  # the posterior goes to a branch of the same name
+        self._args, self._output_dir, self._rows = args, Path(args.output_dir), rows
+        self.posterior_repo: str | None = None  # the data-set repository that receives the posterior
         self._stagings: dict[Any, Staging] = {}  # by branch
         if args.push_to_hub:
             self.open()
-            if has_posterior:
+            if rows:
                 name = args.vade_posterior_hub_id or f"{self.model.repo_id}-posterior"
-                self._posterior = _existing(replace(self.model, repo_id=name, repo_type="dataset"))
+                self.posterior_repo = _existing(replace(self.model, repo_id=name, repo_type="dataset")).repo_id
 
     def __deepcopy__(self, memo: object) -> "Publication":
         return self  # a copy of a trainer pushes to the same repositories
 
     def open(self, token: str | None = None, private: bool | None = None) -> None:
         """Create the model's repository and its branch, unless offline. All processes must take part."""
-        name = self._args.hub_model_id or Path(self._args.output_dir).absolute().name  # as `Trainer.init_hf_repo`
+        name = self._args.hub_model_id or self._output_dir.absolute().name  # as `Trainer.init_hf_repo`
         private = self._args.hub_private_repo if private is None else private
-        self.model = HubTarget(name, "model", self.revision, private)
-        self.model = _existing(self.model, token)
+        self.model = _existing(HubTarget(name, "model", self.model.revision, private, token))
 
-    @property
-    def posterior_repo(self) -> str | None:
-        """Return the data-set repository that receives the posterior, or None."""
-        return self._posterior.repo_id if self._posterior else None
-
-    def start(self, checkpoint: Path | None, rows: Rows) -> None:
-        """Push the checkpoint that a run goes on from, if its repositories have got nothing as new."""
+    def start(self, checkpoint: Path | None) -> None:
+        """Push the checkpoint that a run goes on from, if a repository has got nothing as new."""
         if self._args.push_to_hub and self._args.hub_strategy != HubStrategy.END and not is_offline_mode():
-            on_main_process(partial(self._catch_up, checkpoint, rows))
+            on_main_process(partial(self._catch_up, checkpoint))
 
-    def _catch_up(self, checkpoint: Path | None, rows: Rows) -> None:
+    def _catch_up(self, checkpoint: Path | None) -> None:
         self._stagings.clear()
-        shutil.rmtree(self._output_dir / STAGING_FOLDER, ignore_errors=True)  # of a process that was killed
+        for folder in self._output_dir.glob(f"{STAGED}*"):  # of a process that was killed
+            shutil.rmtree(folder, ignore_errors=True)
         if checkpoint:
-            step = step_of(checkpoint)
-            if self._staging(self.model).newest_step() < step:
-                self.push_model(step, f"Training in progress, step {step}", checkpoint)
-            if self._posterior and self._staging(self._posterior).newest_step() < step:
-                self.push_posterior(step, rows, checkpoint)
+            step, kinds = step_of(checkpoint), ("model", "dataset") if self.posterior_repo else ("model",)
+            if min(self._staging(kind).newest_step() for kind in kinds) < step:
+                self.push(step, f"Training in progress, step {step}", checkpoint)
 
-    def push_model(
-        self, step: int, message: str, checkpoint: Path | None = None, token: str | None = None
-    ) -> "Commit | None":
-        """Push the model of a step: that of the checkpoint, or that of the output directory.
+    def push(self, step: int, message: str, checkpoint: Path | None = None, posterior: bool = True) -> Commit:
+        """Push model and posterior of a step: those of the checkpoint, or those of the output directory."""
+        if posterior and self.posterior_repo:
+            fill = partial(self._fill_with_posterior, checkpoint or self._output_dir)
+            self._staging("dataset").stage(step, f"Posterior at step {step}", fill)
+        return self._staging("model").stage(step, message, partial(self._fill_with_model, checkpoint))
 
-        If a push waits, the newest checkpoint goes along, as it may have waited, too.
-        """
-        staging = self._staging(self.model)
-        staging.token = token
-        saved = checkpoint or next(reversed(complete_checkpoints(self._output_dir) if staging.waiting else []), None)
+    def _fill_with_model(self, checkpoint: Path | None, new: Path) -> None:
+        """Lay the repository out in `new`. Checkpoints and weights are hard links: a save makes new files of these."""
+        out = self._output_dir
+        tops = [path for path in out.iterdir() if not path.name.startswith(_NOT_PUSHED)]
+        found = (path for top in tops for path in (top, *top.rglob("*")) if path.is_file())
+        files = {path.relative_to(out).as_posix(): path for path in found}
+        changing = set(files.values())
+        saved = checkpoint or next(reversed(complete_checkpoints(out)), None)  # whose push may still wait
+        for path, file in files_in(checkpoint).items() if checkpoint else ():
+            if path == POSTERIOR_FILE or not ("/" in path or path.startswith(_FOR_A_RESUME)):
+                files[path] = file
         places = {HubStrategy.CHECKPOINT: LAST_CHECKPOINT, HubStrategy.ALL_CHECKPOINTS: saved and saved.name}
-        folders = {place: saved} if saved and (place := places.get(self._args.hub_strategy)) else {}
-        return staging.stage(step, message, partial(fill_repository, self._output_dir, checkpoint, folders))
+        if saved and (place := places.get(self._args.hub_strategy)):
+            files |= {f"{place}/{path}": file for path, file in files_in(saved).items()}
+        for path in filter_repo_objects(files, ignore_patterns=[*DEFAULT_IGNORE_PATTERNS, f"*{JIT_MARK}", *PRIVATE]):
+            link(files[path], new / path, copy=not path.endswith(".safetensors") and files[path] in changing)
 
-    def push_posterior(self, step: int, rows: Rows, folder: Path | None = None) -> None:
-        """Push the posterior of the step, which is in `folder` or in the output directory."""
-        if self._posterior:
-            fill = partial(self._fill, rows=rows, folder=folder or self._output_dir)
-            self._staging(self._posterior).stage(step, f"Posterior at step {step}", fill)
-
-    def _fill(self, new: Path, rows: Rows, folder: Path) -> Card:
-        (dataset, keys), snapshot = rows(), load_snapshot(folder)
+    def _fill_with_posterior(self, folder: Path, new: Path) -> Card:
+        (dataset, keys), snapshot = self._rows(), load_snapshot(folder)
         visited = snapshot.sampler_state["posterior"]["sample_index"]
         if (keys[visited] != snapshot.sample_key).any():
             raise ConfigurationError(f"{folder} holds the posterior of other rows")
         names = names_and_tasks(dataset, keys, visited, self._args.vade_stratify_by or "task")
-        table, place = posterior_table(snapshot, **names), (self.posterior_repo or "", self.revision)
+        table, place = posterior_table(snapshot, **names), (self.posterior_repo or "", self.model.revision)
         stage_posterior(new, folder / POSTERIOR_FILE, table)
         return lambda there: posterior_card(table, steps_in(there), *place)
 
-    def _staging(self, target: HubTarget) -> Staging:
-        target = replace(target, revision=self.revision)
-        key, area = (target.repo_type, target.revision), self._output_dir / STAGING_FOLDER
-        staging = self._stagings.setdefault(key, Staging(target, area, lambda event: self.announce(event)))
-        staging.target = target  # the user may have given another name since
-        return staging
+    def _staging(self, kind: str) -> Staging:
+        repo_id = self.model.repo_id if kind == "model" else self.posterior_repo or ""
+        target, branch = replace(self.model, repo_id=repo_id, repo_type=kind), (kind, self.model.revision)
+        if branch not in self._stagings:
+            self._stagings[branch] = Staging(target, self._output_dir, lambda event: self.announce(event))
+        self._stagings[branch].target = target  # the user may have given another name since
+        return self._stagings[branch]
 
     def wait(self) -> None:
         """Wait until nothing is being sent. All processes must take part."""
 
         def pending() -> list[str]:
-            return [str(one.target) for one in self._stagings.values() if one.busy()]
+            return [str(one.target) for one in self._stagings.values() if not one.job.done()]
 
         wait_for_main_process(lambda: not pending(), lambda: f"uploads to the Hub {pending()}")
 
     def finish(self) -> None:
-        """Wait for all uploads, retry the failed ones once, and raise `HubError` for those that are still missing.
-
-        All processes must take part, and all raise. The files are kept on disk.
-        """
+        """Wait for all uploads, retry the failed ones once, and raise `HubError` on all processes for the missing."""
         self.wait()
         for staging in self._stagings.values():
-            if staging.error and staging.waiting:
-                staging.error = None
+            if staging.job.exception():
                 staging.send()
         self.wait()
         on_main_process(self._refuse_missing)
 
     def _refuse_missing(self) -> None:
-        errors = [one.error for one in self._stagings.values() if one.error]
-        if errors and all(isinstance(error, HubOfflineError) for error in errors):
-            logger.warning(f"{errors[0]} The next start of the run pushes its newest checkpoint.")
-        elif errors:
+        errors = [error for one in self._stagings.values() if (error := one.job.exception())]
+        if any(not isinstance(error, HubOfflineError) for error in errors):
             saved = f"The run in {self._output_dir} is saved on disk, but some uploads to the Hub failed. Nothing is "
             saved += "lost: trainer.push_to_hub() sends it, or the next start of the run:"
             raise HubError("\n- ".join([saved, *map(str, errors)]), status=errors[0].status)
 
 
-def _existing(target: HubTarget, token: str | None = None) -> HubTarget:
-    return target if is_offline_mode() else on_main_process(partial(ensure_repo, target, token))
-
-
-def fill_repository(output_dir: Path, model: Path | None, folders: Mapping[str, Path], new: Path) -> None:
-    """Put the files of the model repository into `new`, with hard links for those of checkpoints and for weights.
-
-    The root has the files of the output directory and the model of the checkpoint `model`. The checkpoints `folders`
-    are in folders of these names. No save writes into these files: safetensors makes a new one.
-    """
-    files = {path: file for path, file in files_in(output_dir).items() if not path.startswith(_NOT_PUSHED)}
-    changing, saved = set(files.values()), files_in(model) if model else {}
-    files |= {path: file for path, file in saved.items() if "/" not in path and not path.startswith(_FOR_A_RESUME)}
-    files |= {path: file for path, file in saved.items() if path == POSTERIOR_FILE}
-    for place, folder in folders.items():
-        files |= {f"{place}/{path}": file for path, file in files_in(folder).items()}
-    for path in filter_repo_objects(files, ignore_patterns=[*DEFAULT_IGNORE_PATTERNS, f"*{JIT_MARK}", *PRIVATE]):
-        file = files[path]
-        link(file, new / path, copy=file.suffix != ".safetensors" and file in changing)
+def _existing(target: HubTarget) -> HubTarget:
+    return target if is_offline_mode() else on_main_process(partial(ensure_repo, target))

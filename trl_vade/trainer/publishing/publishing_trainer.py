@@ -1,14 +1,14 @@
 """`PublishingTrainer`: no push is skipped, and a missing one is an error at the end."""
 
 import functools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from transformers.trainer_utils import HubStrategy
 from trl import GRPOTrainer
 
-from trl_vade.errors import HubError
-
+from ..checkpoint.folders import PREFIX
 from .publication import Publication
 
 
@@ -21,48 +21,37 @@ class PublishingTrainer(GRPOTrainer):
     """
 
     publication: Publication  # the uploads of the trainer; set before `GRPOTrainer.__init__`
-    _training = False  # `is_in_train` of transformers 5.23 stays True after an error
 
     @functools.wraps(GRPOTrainer.train)
     def train(self, resume_from_checkpoint=None, *positional: Any, **named: Any):
         """Push what an earlier start did not, train, wait for all uploads, and raise if one failed."""
-        checkpoint = Path(resume_from_checkpoint) if resume_from_checkpoint else None
-        self.publication.start(checkpoint, self._rows_with_keys)
-        self._training = True
+        self.publication.start(Path(resume_from_checkpoint) if resume_from_checkpoint else None)
         try:
             output = super().train(resume_from_checkpoint, *positional, **named)
         finally:
-            self._training = False
+            self.is_in_train = False  # transformers 5.23 leaves it True after an error
         self.publication.finish()
         return output
 
     def init_hf_repo(self, token=None, private=None):
-        """Create the repository and the branch `hub_revision`. All processes must call it, and all get name or error.
-
-        The parent sets the name on the main process only. Offline, nothing is created.
-        """
-        self.hub_model_id = self.push_in_progress = None
+        """Create the repository and its branch, unless offline. All processes must call it: they get name or error."""
         self.publication.open(token, private)
         self.hub_model_id = self.publication.model.repo_id
 
     def _save_checkpoint(self, model, trial):
-        """Save a checkpoint, then push it. TRL 1.16 writes `entropy_ctrl_state.json` last."""
-        self._to_push = None
+        """Save a checkpoint, then push it, as it is whole only now: TRL 1.16 writes `entropy_ctrl_state.json` last."""
         super()._save_checkpoint(model, trial)
-        if self._to_push:
+        if self.args.push_to_hub and self.args.hub_strategy != HubStrategy.END and self.is_world_process_zero():
+            self.callback_handler.on_push_begin(self.args, self.state, self.control)
             step = self.state.global_step
-            self.publication.push_model(step, f"Training in progress, step {step}", Path(self._to_push))
-            self._push_posterior()
+            self._push(f"Training in progress, step {step}", Path(self._get_output_dir(trial), f"{PREFIX}{step}"))
 
     def _push_from_checkpoint(self, checkpoint_folder):
-        """Note the checkpoint, which is not whole yet; nothing with `hub_strategy="end"`."""
-        if self.is_world_process_zero() and self.args.hub_strategy != HubStrategy.END:
-            self.callback_handler.on_push_begin(self.args, self.state, self.control)
-            self._to_push = checkpoint_folder
+        """Push nothing yet."""
 
-    def _push_posterior(self):
-        if self.selection and self.selection.sampler.posterior.visits.any():  # datasets 5.2 reads no empty table
-            self.publication.push_posterior(self.state.global_step, self._rows_with_keys)
+    def _push(self, message, checkpoint=None):
+        scored = self.selection and self.selection.sampler.posterior.visits.any()  # datasets 5.2 reads no empty table
+        return self.publication.push(self.state.global_step, message, checkpoint, scored)
 
     def _rows_with_keys(self):
         return self.train_dataset, self.selection.sample_keys[0]
@@ -71,31 +60,25 @@ class PublishingTrainer(GRPOTrainer):
     def push_to_hub(
         self, commit_message="End of training", blocking=True, token=None, revision=None, private=None, **card: Any
     ):
-        """Upload the present model and posterior.
-
-        With `blocking=True` all processes wait, and raise if an upload failed. During training (`save_model` calls
-        this method, too) a failed upload raises only at the end of training.
-        """
+        """With `blocking=True`, all processes wait, and raise if an upload failed: during training only at its end."""
         self.callback_handler.on_push_begin(self.args, self.state, self.control)
-        if self.hub_model_id is None:
-            try:
+        try:
+            if self.hub_model_id is None:
                 self.init_hf_repo(token, private)
-            except HubError:  # save anyway: the push will fail in the same way, keep its files and report it
-                self.hub_model_id = self.publication.model.repo_id
-        self.save_model(_internal_call=True)
+        finally:  # a model whose repository cannot be made is on the disk
+            self.save_model(_internal_call=True)
         future = None
         if self.is_world_process_zero():
             tags = [card["tags"]] if isinstance(card.get("tags"), str) else [*(card.get("tags") or [])]
             tags += [tag for tag in getattr(self.model, "model_tags", None) or [] if tag not in tags]
-            card = {"model_name": self.hub_model_id.split("/")[-1], **card, "tags": tags}
-            usual, self.publication.revision = self.publication.revision, revision or self.publication.revision
+            usual = self.publication.model
+            self.publication.model = replace(usual, revision=revision or usual.revision, token=token or usual.token)
             try:
-                self.create_model_card(**card)
-                future = self.publication.push_model(self.state.global_step, commit_message, token=token)
-                self._push_posterior()
+                self.create_model_card(**{"model_name": usual.repo_id.split("/")[-1], **card, "tags": tags})
+                future = self._push(commit_message)
             finally:
-                self.publication.revision = usual
+                self.publication.model = usual
         if not blocking:
             return future
-        self.publication.wait() if self._training else self.publication.finish()
+        self.publication.wait() if self.is_in_train else self.publication.finish()
         return future.result() if future and future.exception() is None else None
