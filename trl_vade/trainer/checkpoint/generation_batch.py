@@ -32,7 +32,7 @@ logger = get_logger(__name__)
 
 
 def file_name(process_index: int) -> str:
-    """Return the name of a process's file."""
+    """Return the name of the file of one process."""
     return f"vade_generation_batch_{process_index:05d}.safetensors"
 
 
@@ -94,10 +94,9 @@ def lacking_for_loss(trainer: Any, batch: list[Batch]) -> list[str]:
 
 
 def save_generation_batch(path: str | os.PathLike[str], micro_batches: list[Batch], store: PixelStore) -> None:
-    """Write the micro-batches, and what the numbers in them stand for. Tensors of part i are named `<i>/<name>`.
+    """Write the micro-batches and, as the last part, the pixels. Tensors of part i are named `<i>/<name>`.
 
-    The last part has the pixels. What is no tensor is JSON in the header. If it cannot be, no file is written, and a
-    resume generates anew and says so.
+    Other values are JSON in the header. If one cannot be, no file is written: a resume generates anew and says so.
     """
     parts = [*micro_batches, store.tensors if store.of_rows is None else {}]
     tensors, others = {}, [{name: each for name, each in part.items() if not torch.is_tensor(each)} for part in parts]
@@ -112,10 +111,9 @@ def save_generation_batch(path: str | os.PathLike[str], micro_batches: list[Batc
 def load_generation_batch(
     path: str | os.PathLike[str], process: Callable[[list[int]], dict[str, torch.Tensor]]
 ) -> tuple[list[Batch], dict[str, torch.Tensor], list[int] | None]:
-    """Return the micro-batches that `save_generation_batch` wrote to `path`, the pixels of the store, and its rows.
+    """Return the micro-batches in the file, the pixels of the store, and its rows.
 
-    `process` makes the pixels of rows again; others than before are a `ValueError`. A file that is missing or damaged
-    is an error of any kind.
+    `process` makes the pixels of rows again; others than before are a `ValueError`. Other errors are of any kind.
     """
     with safe_open(path, framework="pt") as file:
         (*batches, pixels), rows, digests = json.loads(file.metadata()["others"])
@@ -130,7 +128,7 @@ def load_generation_batch(
 
 
 def process_again(trainer: Any, rows: list[int]) -> dict[str, torch.Tensor]:
-    """Return the pixels of rows of the training set, read and processed as for their generation batch."""
+    """Return the pixels of rows, read and processed as for their generation batch."""
     prompts = []
     for row in with_image_lists(trainer.selection.loader.decoder.load(rows)):
         images = row["images"] if "images" in row else [row["image"]] if "image" in row else []

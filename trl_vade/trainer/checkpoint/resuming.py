@@ -45,14 +45,10 @@ def begin_line(checkpoint: str | None) -> tuple[str, tuple[tuple[str, int], ...]
 
 
 def load_saved_weights(model: Any, directory: str | os.PathLike[str]) -> None:
-    """Load the weights that `save_pretrained` wrote into `directory` into `model`, with `from_pretrained`.
+    """Load the weights in `directory` into `model`, with `from_pretrained`; `VADEError` if some are missing.
 
-    `save_pretrained` writes Qwen2.5-VL under its old names, which `from_pretrained` translates back. The Trainer's
-    resume does not (transformers 4.52 to 5.23): it matches no name, warns, and trains the base model with the
-    optimiser of the checkpoint (QwenLM/Qwen3-VL#1763). A test fails when this is no longer needed.
-
-    Raises:
-        VADEError: the checkpoint lacks weights of the model, which is then unchanged.
+    `save_pretrained` writes Qwen2.5-VL under its old names, which the Trainer's resume does not translate: it warns,
+    and trains the base model (transformers 4.52 to 5.23, QwenLM/Qwen3-VL#1763). A test fails when this is not needed.
     """
     saved, report = type(model).from_pretrained(directory, dtype=model.dtype, output_loading_info=True)
     if lacking := sorted(report["missing_keys"]):
@@ -64,10 +60,7 @@ def load_saved_weights(model: Any, directory: str | os.PathLike[str]) -> None:
 
 
 def index_weights(directory: str | os.PathLike[str]) -> None:
-    """Write an index beside `model.safetensors`, if the file exists. transformers indexes only several files.
-
-    Without an index, vLLM 0.31 takes every `*.safetensors` beside a `config.json` for weights, the posterior, too.
-    """
+    """Write an index beside a single `model.safetensors`: without one vLLM 0.31 takes the posterior for weights."""
     weights = Path(directory) / SAFE_WEIGHTS_NAME
     if not weights.is_file():
         return
@@ -92,10 +85,7 @@ def refuse_other_adapters(model: Any, checkpoint: str | os.PathLike[str]) -> Non
 
 @contextmanager
 def explaining_failed_saves(folder: Path, *, writes: bool = True) -> Iterator[None]:
-    """Delete a checkpoint in `folder`, so that no mixture of two is left, and explain an error of the block's save.
-
-    `writes` is whether this process writes the files that all share.
-    """
+    """Delete a checkpoint in `folder` on the process that `writes`, and explain an error of the block's save."""
     try:
         if writes and folder.is_dir():
             (folder / MARKER_FILE).unlink(missing_ok=True)
@@ -121,7 +111,6 @@ class ResumingTrainer(GRPOTrainer):
     _weights_left_out = False
 
     def _save_checkpoint(self, model, trial):
-        """Save a checkpoint, mark it as complete, and only then delete old ones (`save_total_limit`)."""
         output_dir, writes, limit = self._get_output_dir(trial), self.args.should_save, self.args.save_total_limit
         folder = Path(output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
         with explaining_failed_saves(folder, writes=writes):
@@ -142,7 +131,7 @@ class ResumingTrainer(GRPOTrainer):
                 shutil.rmtree(path, ignore_errors=True)
 
     def save_model(self, output_dir=None, _internal_call=False):
-        """Write the posterior and the reference model, then the model. Every save passes here before any upload."""
+        """Save the model as the Trainer does, and the posterior (in a checkpoint: the reference model, too)."""
         folder = output_dir or self.args.output_dir
         of_checkpoint = _internal_call and Path(folder) != Path(self.args.output_dir)
         if self.selection is not None:
@@ -154,32 +143,29 @@ class ResumingTrainer(GRPOTrainer):
             self.args.save_total_limit = None  # the parent would delete old checkpoints before this one is complete
 
     def _save(self, output_dir=None, state_dict=None):
-        """Write the weights and their index, before any upload; see `index_weights`."""
         super()._save(output_dir, state_dict)
         if self.args.should_save:
             index_weights(output_dir or self.args.output_dir)
 
     def _issue_warnings_after_load(self, load_result):
-        """Note that weights of a checkpoint were not loaded. The parent would only warn."""
+        # The parent would only warn.
         self._weights_left_out = bool(load_result.unexpected_keys)
         if not self._weights_left_out:
             super()._issue_warnings_after_load(load_result)
 
     def _load_from_checkpoint(self, resume_from_checkpoint, model=None):
-        """Load the weights of the checkpoint, also if it names them differently."""
         super()._load_from_checkpoint(resume_from_checkpoint, model)
         if self._weights_left_out:
             load_saved_weights(self.model if model is None else model, resume_from_checkpoint)
 
     def _load_best_model(self):
-        """Load the weights of the best checkpoint, also if it names them differently."""
         self._weights_left_out = False
         super()._load_best_model()
         if self._weights_left_out:
             load_saved_weights(self.model, self.state.best_model_checkpoint)
 
     def _load_optimizer_and_scheduler(self, checkpoint):
-        """Load the reference model and the posterior, too. All processes call this method, with every backend."""
+        # All processes call this method, with every backend.
         if checkpoint is not None:
             self._say_what_lacks(Path(checkpoint))
         super()._load_optimizer_and_scheduler(checkpoint)
