@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from tests.engines.on_cpu import DIFFERENCE, ENVIRONMENT, REPOSITORY
+from tests.support.checkpoints import without_later
 
 FSDP2 = REPOSITORY / "trl_vade" / "recipes" / "accelerate" / "fsdp2.yaml"
 
@@ -34,6 +35,9 @@ def start(
         settings: of the trainer.
     """
     launcher, run = [sys.executable], ["-m", "tests.engines.on_cpu", "tests.engines.run"]
+    first = options[options.index("--resume") + 1] if "--resume" in options else 0
+    if first:
+        without_later(folder / f"checkpoint-{first}")
     if sharded:
         launcher += ["-m", "accelerate.commands.launch", "--config_file", str(FSDP2), "--mixed_precision", "no"]
         launcher += ["--num_processes", str(processes), "--main_process_port", "0"]  # 0: it looks for a free one
@@ -57,7 +61,6 @@ def start(
     )
     if done.returncode != 0:
         raise RuntimeError(f"{done.args}\n{done.stderr[-20000:]}")
-    first = options[options.index("--resume") + 1] if "--resume" in options else 0
     noted = [json.loads((folder / f"measure-{rank}-{first}.json").read_text()) for rank in range(processes)]
     return [SimpleNamespace(**each) for each in noted]
 
