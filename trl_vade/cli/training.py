@@ -1,5 +1,6 @@
 """A training from its arguments to its uploads. This is the part of `trl-vade train` that loads torch."""
 
+import gc
 import importlib
 import os
 import sys
@@ -24,6 +25,9 @@ from .parsing import Parser, VADEScriptArguments, meant
 def train(arguments: list[str]) -> None:
     """Read the arguments of a run, and run it."""
     main(*Parser().read(arguments))
+    # The trainer holds gloo's threads. One that ends its last work while the interpreter ends aborts the process, now
+    # and then (torch 2.15, pytorch/pytorch#179291).
+    gc.collect()
 
 
 def main(script_args: VADEScriptArguments, training_args: VADEGRPOConfig, model_args: ModelConfig) -> None:
@@ -53,7 +57,6 @@ def main(script_args: VADEScriptArguments, training_args: VADEGRPOConfig, model_
         trainer.push_to_hub(dataset_name=script_args.dataset_name)
     trainer.publication.finish()  # an error if anything is not on the Hub that is to be there
     trainer.end()
-    # Else gloo of torch 2.15 aborts now and then while the interpreter ends (pytorch/pytorch#179291).
     trainer.accelerator.end_training()
 
 
