@@ -31,7 +31,7 @@ PACKAGE = Path(trl_vade.__file__).parent
 
 
 COMMANDS = ["train", "plan", "report", "evaluate"]
-COMMANDS += [f"posterior {name}" for name in ("show", "push", "export")]
+COMMANDS += [f"posterior {name}" for name in ("show", "push", "pull")]
 
 
 def test_the_version_is_that_of_the_package():

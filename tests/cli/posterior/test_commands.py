@@ -1,6 +1,7 @@
 """`trl-vade posterior`: on output directories of the real sampler, and on a stand-in of the Hub."""
 
 import json
+from contextlib import nullcontext
 from typing import get_args
 
 import numpy as np
@@ -10,7 +11,7 @@ from datasets import ClassLabel, Dataset, DatasetDict
 from huggingface_hub import HfApi
 
 from tests.support.commands import run, said
-from tests.support.refusals import says
+from tests.support.hub import offline
 from trl_vade import ThompsonSampler, save_snapshot
 from trl_vade.cli.posterior.commands import Sort
 from trl_vade.data.row_keys import dataset_fingerprint, sample_keys
@@ -237,19 +238,20 @@ def test_a_data_set_that_cannot_be_loaded_is_named(output_dir, hub, tmp_path):
     said(run("posterior", "push", output_dir, "you/p", "--dataset", "you/none"), 2, "--dataset", "you/none")
 
 
-# ------------------------------------------------------------------------------------------------------------ export
-
-
-def test_an_export_is_the_same_table_whatever_the_ending(output_dir, tmp_path):
-    table = load_posterior(output_dir)
-    for ending in ("jsonl", "parquet"):
-        assert says(done(run("posterior", "export", output_dir, tmp_path / f"table.{ending}")), "11 rows")
-    assert pq.read_table(tmp_path / "table.parquet")["alpha"].to_pylist() == table.alpha.tolist()
-    records = [json.loads(line) for line in (tmp_path / "table.jsonl").read_text(encoding="utf-8").splitlines()]
-    for name, values in (("sample_id", table.sample_id), ("visits", table.visits.tolist())):
-        assert [record[name] for record in records] == values
-
-
-def test_an_ending_that_says_nothing_is_refused_before_anything_is_read(tmp_path):
-    said(run("posterior", "export", tmp_path / "nowhere", tmp_path / "table.csv"), 2, ".parquet", ".jsonl")
-    assert list(tmp_path.iterdir()) == []
+@pytest.mark.parametrize("place", ["a checkpoint", "the Hub", "the client's cache"])
+def test_a_pulled_posterior_is_the_same_and_a_run_can_start_from_it(output_dir, hub, tmp_path, place):
+    source, names = output_dir, load_posterior(output_dir).sample_id
+    if place != "a checkpoint":
+        make_rows().save_to_disk(tmp_path / "data")
+        done(run("posterior", "push", output_dir, "you/posterior", "--dataset", tmp_path / "data"))
+        source = "you/posterior"
+    if place == "the Hub":
+        names = [f"q-{row}" for row in range(ROWS - 1)]  # which are in its table alone
+    if place == "the client's cache":
+        load_posterior(source)
+    with offline() if place == "the client's cache" else nullcontext():
+        said_so = done(run("posterior", "pull", source, tmp_path / "pulled"))
+    assert str(tmp_path / "pulled" / "step-000100") in said_so
+    np.testing.assert_array_equal(load_posterior(tmp_path / "pulled").alpha, load_posterior(output_dir).alpha)
+    table = pq.read_table(tmp_path / "pulled" / "step-000100" / "posterior.parquet")
+    assert table["sample_id"].to_pylist() == names

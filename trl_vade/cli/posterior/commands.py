@@ -1,4 +1,4 @@
-"""`trl-vade posterior`: what a run found hard, looked at, shared and exported.
+"""`trl-vade posterior`: what a run found hard, looked at and shared.
 
 Here are the commands. Each imports what it needs when it runs.
 """
@@ -96,35 +96,32 @@ def push(
     from trl_vade.hub.uploading import HubTarget
     from trl_vade.samplers.snapshot import POSTERIOR_FILE
 
-    from .files import named_table
+    from .naming import named_table
 
     file = output_dir / POSTERIOR_FILE
     table = named_table(file, dataset, dataset_config, split, task_column)
     typer.echo(f"Published: {publish_posterior(file, table, HubTarget(repo, 'dataset', revision, private))}")
 
 
-@app.command(cls=PlainCommand, epilog=LOGIN, short_help="Write a posterior as .parquet or .jsonl.")
-def export(
+@app.command(cls=PlainCommand, epilog=LOGIN, short_help="Copy a posterior into a folder.")
+def pull(
     source: Source,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A .parquet or .jsonl file to write.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="It gets a folder for the step.")],
     revision: Revision = None,
     step: Step = None,
 ) -> None:
-    """Write a posterior as one file, in the format of its extension.
+    """Copy a posterior into a folder: the file that a run starts from, and a table for other programs.
 
-    It is for other programs. No command and no run reads it back: for these, name the source itself.
+    A run starts from it with --vade_posterior_init FOLDER. The table is posterior.parquet.
 
     \b
     Examples:
-      trl-vade posterior export qwen-vade posterior.parquet
-      trl-vade posterior export you/vade-posterior posterior.jsonl --step 100
+      trl-vade posterior pull you/vade-posterior posterior
+      trl-vade posterior pull qwen-vade/checkpoint-100 posterior
     """
-    from .files import check_ending, export_table
+    from trl_vade.hub.posteriors.source import pull_posterior
 
-    check_ending(file)  # before anything is downloaded
-    table = _load(source, revision, step)
-    export_table(table, file)
-    typer.echo(f"Written: {file} ({len(table):,} rows)")
+    typer.echo(f"Written: {pull_posterior(source, folder, revision, step=step)}")
 
 
 def _load(source: str | Path, revision: str | None = None, step: int | None = None) -> "PosteriorTable":

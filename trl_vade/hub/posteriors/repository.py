@@ -8,6 +8,7 @@ The newest step is the highest one. A push of a step deletes later ones in its c
 """
 
 import hashlib
+import os
 import re
 import shutil
 import tempfile
@@ -46,12 +47,13 @@ def steps_in(files: Iterable[str]) -> list[int]:
     return sorted(step for step in found if step is not None)
 
 
-def stage_posterior(folder: str | Path, snapshot_file: str | Path, table: PosteriorTable) -> None:
+def stage_posterior(folder: str | os.PathLike[str], snapshot_file: str | Path, table: PosteriorTable) -> Path:
     """Write a step into `folder`, in the layout of the repository: a copy of the snapshot, and its table."""
     place = Path(folder) / step_name(table.metadata["global_step"])
     place.mkdir(parents=True, exist_ok=True)
     pq.write_table(arrow_of(table), place / TABLE_FILE)
     shutil.copyfile(snapshot_file, place / POSTERIOR_FILE)
+    return place
 
 
 def publish_posterior(snapshot_file: str | Path, table: PosteriorTable, target: HubTarget) -> str:

@@ -1,6 +1,8 @@
 """Where a posterior is: in a folder, or in a data-set repository on the Hub."""
 
 import os
+import shutil
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from trl_vade.samplers.snapshot import POSTERIOR_FILE, load_snapshot
 
 from ..failures import FAILURES, in_one_line
 from ..uploading import is_hub_id
-from .repository import step_name, step_named, steps_in
+from .repository import TABLE_FILE, stage_posterior, step_name, step_named, steps_in
 from .table import PosteriorTable, posterior_table
 
 
@@ -34,6 +36,31 @@ def load_posterior(
         SnapshotMismatchError: a newer release wrote it, or it has no keys of its rows.
         ConfigurationError: the arguments contradict each other.
     """
+    return _found(source, revision, step)[1]
+
+
+def pull_posterior(
+    source: str | os.PathLike[str],
+    folder: str | os.PathLike[str],
+    revision: str | None = None,
+    *,
+    step: int | None = None,
+) -> Path:
+    """Copy the posterior at `source` into `folder`, in the layout of `repository`, and return the folder of its step.
+
+    A table on the Hub, which names the rows, comes with it; elsewhere one is made. Arguments and errors are those of
+    `load_posterior`.
+    """
+    file, table = _found(source, revision, step)
+    place = stage_posterior(folder, file, table)
+    if "revision" in table.metadata:
+        where = {"repo_id": table.metadata["source"], "repo_type": "dataset", "revision": table.metadata["revision"]}
+        with suppress(*FAILURES):  # none is there, or only the client's cache
+            shutil.copyfile(hf_hub_download(filename=f"{place.name}/{TABLE_FILE}", **where), place / TABLE_FILE)
+    return place
+
+
+def _found(source: str | os.PathLike[str], revision: str | None, step: int | None) -> tuple[Path, PosteriorTable]:
     name = os.fspath(source)
     if os.path.exists(name):
         if revision is not None:
@@ -63,7 +90,7 @@ def load_posterior(
             f"{file} is of optimiser step {saved}, but step {min(others)} was asked for or is in its name. Name "
             "the checkpoint of that step; if files were mixed up, take another copy."
         )
-    return replace(table, metadata=table.metadata | place)
+    return file, replace(table, metadata=table.metadata | place)
 
 
 def _from_hub(repo_id: str, revision: str | None, step: int | None) -> Path:

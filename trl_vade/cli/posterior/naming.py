@@ -1,39 +1,13 @@
-"""Posteriors as files of a user's choice, and the names that their rows get from a data set."""
+"""A posterior with the names that its rows get from a data set."""
 
-import json
 from pathlib import Path
 
-import pyarrow.parquet as pq
-
 from trl_vade.errors import ConfigurationError, SnapshotMismatchError, abbreviated
-from trl_vade.files import save_whole
 from trl_vade.hub.posteriors.facts import named_dataset
-from trl_vade.hub.posteriors.table import PosteriorTable, arrow_of, posterior_table
+from trl_vade.hub.posteriors.table import PosteriorTable, posterior_table
 from trl_vade.samplers.snapshot import load_snapshot
 
 from ..data_sets import load_rows
-
-ENDINGS = (".parquet", ".jsonl")
-
-
-def check_ending(path: Path) -> str:
-    """Return the ending of `path` in small letters, or raise `ConfigurationError` unless it is one of `ENDINGS`."""
-    ending = path.suffix.lower()
-    if ending not in ENDINGS:
-        raise ConfigurationError(
-            f"{path} ends in {abbreviated(ending)}; the ending says what is written: give {', '.join(ENDINGS)}."
-        )
-    return ending
-
-
-def export_table(table: PosteriorTable, path: Path) -> None:
-    """Write `table` as the ending of `path` says: .parquet, or .jsonl with a JSON object a line."""
-    if check_ending(path) == ".parquet":
-        path.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(arrow_of(table), path)
-    else:
-        lines = (json.dumps(record, ensure_ascii=False, allow_nan=False) for record in arrow_of(table).to_pylist())
-        save_whole(path, "".join(f"{line}\n" for line in lines).encode())
 
 
 def named_table(
