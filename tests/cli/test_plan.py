@@ -184,6 +184,12 @@ def test_the_number_of_processes_is_that_of_the_configuration_unless_it_is_given
     assert "8 rows x 4 = 32" in printed("--plan_rows", 22, "--accelerate_config", "fsdp2", "--num_processes", 2)
 
 
+@pytest.mark.parametrize("flags", [["--plan_processes", 2], ["--plan-processes=2"]])
+def test_the_processes_that_a_plan_is_for_can_be_given_as_a_flag_as_in_a_recipe(printed, monkeypatch, flags):
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    assert "8 rows x 4 = 32" in printed("--plan_rows", 22, *flags)
+
+
 @pytest.mark.parametrize("recipe", [path.stem for path in RECIPES.glob("*.yaml")])
 def test_every_recipe_has_a_plan_in_a_fresh_clone(recipe, capsys, monkeypatch):
     monkeypatch.delenv("WORLD_SIZE", raising=False)

@@ -115,6 +115,9 @@ def plan(
       trl-vade plan --recipe qwen2_5_vl_3b_grpo_vade \\
         --accelerate_config fsdp2 --num_generations 16
     """
+    from .train import quieten
+
+    quieten()
     from .plan import print_plan
 
     print_plan(context.args, as_json=as_json)

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -15,7 +14,7 @@ from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.trainer.docstring_help import help_from_docstring
 from trl_vade.trainer.grpo_config import VADEGRPOConfig
 
-from .recipes import recipe_file
+from .recipes import meant, recipe_file
 
 REFUSALS = (ValueError, TypeError, OSError, ImportError, RuntimeError)
 """What TRL, transformers and accelerate raise for settings that cannot work, before anything is trained."""
@@ -168,9 +167,3 @@ _SEE = "See `trl-vade train --help-all`."
 
 def _name(flag: str) -> str:
     return flag.lstrip("-").replace("-", "_")
-
-
-def meant(name: str, names: Iterable[str], mark: str = "") -> str:
-    """Return the question whether one of `names` was meant, or nothing if none is near."""
-    close = next(iter(get_close_matches(name, names, n=1)), "")
-    return f" Did you mean {mark}{close}?" if close else ""

@@ -9,6 +9,7 @@ import math
 import os
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -201,7 +202,9 @@ def _processes(command: CommandArguments, arguments: list[str]) -> int:
     """Return the number of processes: of the command, of a launcher around it, or that which the recipe is for."""
     if command.num_processes is None and command.accelerate_config:
         return read_processes(command.accelerate_config)
-    found: Any = command.num_processes or os.environ.get("WORLD_SIZE")
+    words = (part for word in arguments for part in word.split("=", 1))
+    flags = {word.replace("-", "_"): value for word, value in pairwise(words)}
+    found: Any = command.num_processes or os.environ.get("WORLD_SIZE") or flags.get("__plan_processes")
     if found is None and "--config" in arguments:
         with suppress(OSError, yaml.YAMLError, AttributeError):  # the parser says what is wrong with it
             recipe = yaml.safe_load(Path(arguments[arguments.index("--config") + 1]).read_text(encoding="utf-8"))

@@ -1,5 +1,6 @@
 """The recipes and accelerate configurations of the package, by name, and the processes that the latter start."""
 
+from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -26,10 +27,16 @@ def accelerate_file(name: str | Path) -> Path:
 def _find(folder: Path, missing: str, name: str, own: str) -> Path:
     files = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
     if name not in files:
-        [close] = get_close_matches(name, files, n=1) or [None]
-        meant = f" Did you mean {close}?" if close else ""
-        raise ConfigurationError(f"{missing}.{meant} Give {own}, or one of these names: {', '.join(files)}.")
+        raise ConfigurationError(
+            f"{missing}.{meant(name, files)} Give {own}, or one of these names: {', '.join(files)}."
+        )
     return files[name]
+
+
+def meant(name: str, names: Iterable[str], mark: str = "") -> str:
+    """Return the question whether one of `names` was meant, or nothing if none is near."""
+    close = next(iter(get_close_matches(name, names, n=1)), "")
+    return f" Did you mean {mark}{close}?" if close else ""
 
 
 def read_processes(name: str | Path) -> int:

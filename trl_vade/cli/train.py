@@ -27,7 +27,7 @@ def run(arguments: list[str]) -> None:
     Raises:
         ConfigurationError: the arguments, the recipe or the settings cannot work.
     """
-    _quieten()
+    quieten()
     from .parsing import read_command
 
     arguments = with_quickstart(arguments)
@@ -66,7 +66,7 @@ def with_quickstart(arguments: list[str]) -> list[str]:
     return [*([] if asked else ["--recipe", "quickstart"]), *arguments, *(["--eval_on_start", "false"] if off else [])]
 
 
-def _quieten() -> None:
+def quieten() -> None:
     """Say that the libraries are loaded, and keep off the screen what no user can act on."""
     for message, category, module in UNAVOIDABLE:
         warnings.filterwarnings("ignore", message=message, category=category, module=module)

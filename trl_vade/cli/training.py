@@ -19,7 +19,8 @@ from trl_vade.trainer.checkpoint.folders import find_checkpoint
 from trl_vade.trainer.presets import setting
 
 from .data_sets import TESTBED, load_splits, pick_split
-from .parsing import Parser, VADEScriptArguments, meant
+from .parsing import Parser, VADEScriptArguments
+from .recipes import meant
 
 
 def train(arguments: list[str]) -> None:
