@@ -19,6 +19,7 @@ import numpy as np
 
 from trl_vade.samplers.thompson import ThompsonSampler
 from trl_vade.selection.outage import OutageGuard
+from trl_vade.selection.outcomes import GroupOutcomes
 
 RULES = {
     "the paper's rule": {},
@@ -36,6 +37,8 @@ COLUMNS = (
     ("at its end", "error_end"),
     ("10 later", "error_10"),
     ("50 later", "error_50"),
+    ("outage batches observed", "observed"),
+    ("sound ones left out", "false"),
 )
 ERROR_AT = {"error_before": 0, "error_end": 0, "error_10": 10, "error_50": 50}  # batches after the start, or the end
 
@@ -55,14 +58,14 @@ def drifted(rates, drift, rng):
 
 
 def simulate(seed, *, guarded, value, options, **rule):
-    """One run: figures of `COLUMNS`, the number of restorations among them."""
+    """One run: figures of `COLUMNS`, with the batches of the outage that were observed and the sound ones left out."""
     rng, chance = np.random.default_rng([seed, 0]), np.random.default_rng([seed, 1])
     rates = pass_rates(options.rows, rng)
     sampler = ThompsonSampler(options.rows, seed=seed, **rule)
     guard = OutageGuard(sampler.posterior) if guarded else None
     start, end = options.before, options.before + options.outage_steps
     trials = np.full(options.batch, float(options.generations))
-    ratio, errors, restored = [], [], 0
+    ratio, errors, left_out, false = [], [], 0, 0
 
     for step in range(end + options.after):
         errors.append(error(sampler.posterior, rates))
@@ -72,15 +75,22 @@ def simulate(seed, *, guarded, value, options, **rule):
         if start <= step < end:
             successes = trials * value
         if guard:
-            guard.before_observing(rows, successes, trials)
-            restored += guard.restored_to is not None
-        sampler.observe(rows, successes, trials)
+            guard.judge(GroupOutcomes(rows, successes, trials, (successes > 0) & (successes < trials)))
+            left_out += guard.active
+            false += guard.active and not start <= step < end
+        seen = slice(0) if guard and guard.active else slice(None)
+        sampler.observe(rows[seen], successes[seen], trials[seen])
         rates = drifted(rates, options.drift, rng)
 
     before, after = float(np.mean(ratio[max(0, start - 25) : start])), np.array(ratio[end:])
     means_of_five = np.convolve(after, np.full(5, 0.2), mode="valid")
     back = np.flatnonzero(means_of_five >= 0.95 * before)
-    figures = {"ratio_before": before, "restored": restored, "recovery": back[0] + 5 if back.size else None}
+    figures = {
+        "ratio_before": before,
+        "observed": options.outage_steps - left_out + false,
+        "false": false,
+        "recovery": back[0] + 5 if back.size else None,
+    }
     figures |= {f"ratio_{count}": float(after[:count].mean()) for count in (10, 25, 50)}
     for name, offset in ERROR_AT.items():
         figures[name] = errors[min(offset + (start if name == "error_before" else end), len(errors) - 1)]
@@ -103,7 +113,7 @@ def spread(values):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", nargs="+", type=int, default=list(range(10)))
+    parser.add_argument("--seeds", nargs="+", type=int, default=list(range(20)))
     parser.add_argument("--rows", type=int, default=2000)
     parser.add_argument("--batch", type=int, default=64, help="rows in a generation batch")
     parser.add_argument("--generations", type=int, default=8, help="completions of a row")
@@ -130,8 +140,6 @@ def main():
                 ]
                 figures = " | ".join(spread([run[key] for run in runs]) for _, key in COLUMNS)
                 print(f"| all {value} | {name} | {'on' if guarded else 'off'} | {figures} |", flush=True)
-                if guarded and any(run["restored"] != 1 for run in runs):
-                    print(f"(restorations, by seed: {[run['restored'] for run in runs]})")
 
 
 if __name__ == "__main__":

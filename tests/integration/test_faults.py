@@ -95,7 +95,7 @@ def test_sets_of_rows_with_little_to_choose_from_are_trained_on_and_described(be
 @pytest.mark.slow
 def test_a_reward_outage_does_not_poison_the_posterior(bench):
     row = survived(bench, "outage", 5)
-    assert "3 x the counts of before the outage are back, and exact" in row.note
+    assert "3 x the posterior is that of before the outage, and exact" in row.note
 
 
 @pytest.mark.slow

@@ -671,14 +671,15 @@ def test_an_outage_is_said_measured_written_down_and_undone(make_large, caplog):
     counts = selection.sampler.posterior.counts()
     assert warnings_of(caplog) == []
     metrics += [metrics["outage"] for _, metrics in play_outage(selection, OUTAGE)]
-    assert (selection.sampler.posterior.alpha < 0.5 * counts[0]).sum() >= 16  # the posterior follows what it is told
+    kept = 0.999**5  # five steps without evidence
+    np.testing.assert_allclose(selection.sampler.posterior.counts(), np.multiply(counts, kept))
     metrics += [metrics["outage"] for _, metrics in play_outage(selection, range(15, 20))]
     assert metrics == [0.0] * 10 + [1.0] * 5 + [0.0] * 5
     begins, ends = warnings_of(caplog)
     assert "looks like a reward outage" in begins
     assert "outage of 5 generation batches is over" in ends
     lines = selection.feedback.log.read()
-    assert {line["step"]: line["restored_to"] for line in lines if "restored_to" in line} == {16: 10}
+    assert [line["step"] for line in lines if not line.get("observed", True)] == [11, 12, 13, 14, 15]
 
 
 def test_after_an_outage_the_log_replays_to_the_posterior_at_every_step(make_large):
@@ -716,11 +717,3 @@ def test_a_resume_before_in_or_after_an_outage_goes_on_bit_for_bit(make_large, s
     assert second.feedback.log.read() == lines
     assert second.sampler.posterior.alpha.tolist() == first.sampler.posterior.alpha.tolist()
     assert second.feedback.state_dict()["outage"] == first.feedback.state_dict()["outage"]
-
-
-def test_until_there_is_an_outage_the_guard_changes_no_choice_and_no_count(make_large):
-    guarded, plain = make_large(), make_large()
-    plain.feedback._guard.before_observing = lambda *groups: None
-    for step in range(10):
-        assert play_outage(guarded, [step]) == play_outage(plain, [step])
-    assert guarded.sampler.posterior.alpha.tolist() == plain.sampler.posterior.alpha.tolist()

@@ -177,8 +177,6 @@ def test_a_warm_start_is_a_step_and_a_line_but_no_generation_batch(tmp_path):
     assert (line["warm_start"], line["step"], line["rollouts"]) == ("user/repo@abc", 1, 0)
     assert line["effective_gradient_ratio"] is line["predicted_effective_ratio"] is None
     assert sampler.metrics()["coverage"] == 2 / 6
-    # an outage is told by verdicts of this run
-    assert feedback.state_dict()["outage"]["recent"] == [0.0, 0.0]
     selection = OnTimeSelection(feedback, numbered_rows(6), num_groups=2, accelerator=Accelerator(cpu=True))
     selection.choose()
     assert selection.in_flight.posterior_step == 1

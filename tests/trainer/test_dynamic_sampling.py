@@ -355,6 +355,13 @@ def warnings_of(caplog):
     return [record.getMessage() for record in caplog.records if "vade_dynamic_sampling" in record.getMessage()]
 
 
+@pytest.fixture
+def without_guard(monkeypatch):
+    """An outage of the reward is taken for the truth."""
+    monkeypatch.setattr("trl_vade.selection.outage.OutageGuard.judge", lambda guard, *groups, **signal: None)
+
+
+@pytest.mark.usefixtures("without_guard")
 def test_when_the_refills_are_used_up_the_run_goes_on_and_says_so(
     text_model_path, text_rows, make_refill_args, caplog
 ):
@@ -397,12 +404,6 @@ def test_a_reward_outage_is_not_answered_with_more_rollouts(text_model_path, tex
     assert outage[begin:] == [1.0] * (12 - begin)
     assert set(refills[begin + 1 :]) == {0.0}
     assert begin < 11
-
-
-@pytest.fixture
-def without_guard(monkeypatch):
-    """An outage of the reward is taken for the truth."""
-    monkeypatch.setattr("trl_vade.selection.outage.OutageGuard.before_observing", lambda guard, *groups: None)
 
 
 @pytest.mark.usefixtures("without_guard")

@@ -163,15 +163,16 @@ class Feedback:
     def _observe(
         self, outcomes: GroupOutcomes, global_step: int, predicted: float, refill: int = 0, initial: bool = False
     ) -> None:
-        more = {"refill": refill} if refill else {}
+        more: dict[str, Any] = {"refill": refill} if refill else {}
         self._watch.of_spreads = self.signal.is_spread
         if not refill or outcomes.has_gradient.any():  # the watch counts generation batches
             self._say(self._watch.observe(outcomes))
         groups = (outcomes.sample_index, outcomes.successes, outcomes.trials)
-        self._say(self._guard.before_observing(*groups))
-        if self._guard.restored_to is not None:
-            more["restored_to"] = self._guard.restored_to
-        if initial:
+        self._say(self._guard.judge(outcomes, spreads=self.signal.is_spread))
+        if self.outage:
+            more["observed"] = False
+            self.sampler.observe(*(values[:0] for values in groups))  # a step without evidence
+        elif initial:
             self.sampler.take_over(*groups)
         else:
             self.sampler.observe(*groups, outcomes.has_gradient)

@@ -187,15 +187,12 @@ class SelectionLog:
 
 def replay(lines: Iterable[dict[str, Any]], posterior: BetaPosterior) -> Iterator[BetaPosterior]:
     """Let a new `posterior`, of the run's decays, observe the lines of a log, and yield it after each line."""
-    lines, states = list(lines), {}
-    restored = {line["restored_to"] for line in lines if "restored_to" in line}
     for line in lines:
-        if posterior.step in restored:
-            states[posterior.step] = posterior.state_dict()
-        if "restored_to" in line:  # the end of a reward outage put these counts back
-            posterior.load_state_dict({**states[line["restored_to"]], "step": posterior.step})
-        rows = np.array(line["sample_index"], dtype=np.int64)
-        posterior.observe(rows, line["successes"], line["trials"], line.get("mixed"))
+        if line.get("observed", True):
+            rows = np.array(line["sample_index"], dtype=np.int64)
+            posterior.observe(rows, line["successes"], line["trials"], line.get("mixed"))
+        else:  # left out in a reward outage
+            posterior.observe([], [], [])
         yield posterior
 
 

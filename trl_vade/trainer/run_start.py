@@ -81,8 +81,6 @@ def _keep_counts(trainer: Any, earlier: OnTimeSelection) -> None:
         found[:] = False
     begin_anew(trainer, selection if found.any() else make_selection(trainer))
     if found.any():
-        if totals["outage"].get("streak"):
-            logger.warning("The counts were saved during a reward outage, so they include its verdicts.")
         feedback.load_state_dict(totals | {"outage": {}})
         alpha, beta = belief.counts(belief.visited[found])
         outcomes = GroupOutcomes(rows[found], alpha, alpha + beta, np.zeros(len(alpha), dtype=np.bool_))
