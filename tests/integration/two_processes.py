@@ -91,8 +91,6 @@ class SameCompletions(VADEGRPOTrainer):
     """
 
     def _generate_single_turn(self, prompt_ids, images, multimodal_fields, num_generations, **kwargs):
-        if self._refill is not None and self._refill.replay:
-            return super()._generate_single_turn(prompt_ids, images, multimodal_fields, num_generations, **kwargs)
         answers = []
         for i, prompt in enumerate(prompt_ids, start=self.accelerator.process_index * len(prompt_ids)):
             noise = np.random.default_rng([*prompt, i % num_generations, self.state.global_step])

@@ -278,7 +278,7 @@ def test_every_rollout_is_scored_once_counted_and_observed(
 
 
 def test_the_metrics_are_of_all_groups_that_were_generated_and_once_a_generation_batch(defaults):
-    trainer, trained, _ = defaults
+    trainer, _, counted = defaults
     batches = rounds_of(trainer)
     groups = [sum(len(line["sample_index"]) for line in rounds) for rounds in batches]
     assert logged(trainer, "vade/refills") == [len(rounds) - 1 for rounds in batches]
@@ -292,8 +292,8 @@ def test_the_metrics_are_of_all_groups_that_were_generated_and_once_a_generation
     assert set(logged(trainer, "vade/staleness")) == {0.0}
     assert set(logged(trainer, "frac_reward_zero_std")) == {0.0}  # TRL's own figures are of what is trained on
     assert set(logged(trainer, "reward")) == {0.5}
-    lengths = [batch[0]["completion_mask"].sum(dim=1).float().mean().item() for batch in trained.batches]
-    assert logged(trainer, "completions/mean_length") == pytest.approx(lengths)
+    lengths = np.array(logged(trainer, "completions/mean_length"))
+    assert (lengths * groups).sum() * 4 == pytest.approx(counted.tokens)
 
 
 def test_figures_averaged_over_a_logging_window_count_each_generation_batch_once(
@@ -372,7 +372,7 @@ def test_when_the_refills_are_used_up_the_run_goes_on_and_says_so(
     assert [advantages.tolist() for advantages in trained.advantages()] == [[0.0]] * 6  # a batch has a row
     (said,) = warnings_of(caplog)
     assert "0 of the 4 groups of a generation batch have a gradient after 2 refills (12 groups, 48 rollouts)" in said
-    assert "vade_max_refills allows no further refill" in said
+    assert "allows no further refill" in said
 
 
 def test_what_was_found_is_kept_when_the_refills_are_used_up(text_model_path, text_rows, make_refill_args):
@@ -584,27 +584,17 @@ def test_groups_with_a_gradient_come_first_and_the_order_is_that_of_the_draws(ha
 # ------------------------------------------------------------------------------------------------------ safeguards
 
 
-class OwnGeneration(VADEGRPOTrainer):
-    """A subclass that generates without the parent."""
-
-    def _generate_single_turn(self, prompt_ids, *arguments, **named):
-        return [torch.randint(4, 20, (3,)).tolist() for _ in prompt_ids], None
-
-
 class OwnBatch(VADEGRPOTrainer):
     def _generate(self, prompts):
         ids = self._tokenize_prompts(prompts)[0]
         return ids, [[5, 6]] * len(ids), None, ["a"] * len(ids), None, {}, None, []
 
 
-@pytest.mark.parametrize("kind", [OwnGeneration, OwnBatch])
 def test_completions_that_are_not_those_that_were_scored_are_never_trained_on(
-    text_model_path, text_rows, make_refill_args, kind
+    text_model_path, text_rows, make_refill_args
 ):
-    before = torch.get_rng_state()
     with pytest.raises(RuntimeError, match="call super"):
-        refilled(text_model_path, text_rows, make_refill_args(), trainer_class=kind)
-    torch.set_rng_state(before)
+        refilled(text_model_path, text_rows, make_refill_args(), trainer_class=OwnBatch)
 
 
 def test_an_error_in_a_reward_function_leaves_the_trainer_as_it_was(text_model_path, text_rows, make_refill_args):
@@ -616,12 +606,10 @@ def test_an_error_in_a_reward_function_leaves_the_trainer_as_it_was(text_model_p
     with pytest.raises(LookupError, match="no answer"):
         trainer.train()
     assert trainer._metrics["train"] is metrics
-    assert not trainer._refill.in_round
-    assert trainer._refill.replay is None
+    assert trainer._batch.output is trainer._batch.rewards is None
 
 
 def test_without_dynamic_sampling_nothing_is_refilled(text_model_path, text_rows, make_args):
     trainer = train(text_model_path, text_rows, make_args(max_steps=2), dead)
-    assert trainer._refill is None
     assert logged(trainer, "vade/refills") == [0.0, 0.0]
     assert trainer.selection.feedback.rollouts == 32

@@ -41,8 +41,11 @@ def test_every_override_has_the_signature_of_the_installed_parent(name):
     assert [p.default for p in ours.parameters.values()] == [p.default for p in parents.parameters.values()]
 
 
+REPLACED = ("_push_from_checkpoint", "init_hf_repo", "push_to_hub")  # the methods that upload
+
+
 @pytest.mark.parametrize("name", sorted(overrides()))
-def test_no_override_is_long_or_shares_a_third_of_its_lines_with_its_parent(name):
+def test_no_override_is_long_or_a_copy_of_its_parent(name):
     def code_of(function):
         # By its code object: `__init__` and `train` wear the parent's signature (functools.wraps), and unwrapping them
         # would compare the parent with itself.
@@ -56,9 +59,9 @@ def test_no_override_is_long_or_shares_a_third_of_its_lines_with_its_parent(name
     # The call of the parent is the rule, and where the parent calls its own parent the line is the same.
     own = [line for line in mine if "super()" not in line]
     shared = sum(block.size for block in difflib.SequenceMatcher(None, own, theirs, False).get_matching_blocks())
-    assert any("super()" in line for line in mine)
-    assert len(mine) <= 30
-    assert shared / len(mine) <= 0.30, name
+    assert any("super()" in line for line in mine) != (name in REPLACED)
+    assert len(mine) <= (30 if name == "__init__" else 15)
+    assert shared <= 3, name
 
 
 def test_no_epoch_makes_a_list_of_all_rows_for_tickets_that_nobody_reads(
@@ -87,7 +90,7 @@ def test_a_callback_that_stops_a_run_as_an_epoch_begins_is_heard_as_in_stock(tex
 
 
 def test_trl_still_counts_micro_batches_in_step_and_buffers_inputs():
-    """`_generation_is_due` rests on these two names of TRL 1.16."""
+    """`generation_is_due` rests on these two names of TRL 1.16."""
     source = inspect.getsource(inspect.unwrap(GRPOTrainer._prepare_inputs))
     assert "self._step % generate_every == 0 or self._buffered_inputs is None" in source
 

@@ -13,8 +13,8 @@ from tests.docs.prose import ROOT
 from tests.docs.test_upstream import PAGES
 from tests.support.runs import logged, says_a_digit, train
 from trl_vade import VADEGRPOTrainer
+from trl_vade.trainer import grpo_trainer
 from trl_vade.trainer.batch_rows import with_pixels_counted
-from trl_vade.trainer.checkpoint import resuming
 from trl_vade.trainer.generation.colocated import with_single_tokens
 from trl_vade.trainer.generation.corrections import (
     suppress_vision_tokens,
@@ -69,10 +69,9 @@ def test_every_page_has_a_test():
 
 
 def test_missing_images():
-    mended = [["a"], []]
+    mended = (*range(6), [["a"], []], [])
     assert without_missing_images(mended) == mended
-    assert without_missing_images([["a"], None]) == mended
-    assert without_missing_images(None) is None
+    assert without_missing_images((*range(6), [["a"], None], [])) == mended
 
 
 def test_empty_pixels():
@@ -111,7 +110,7 @@ def test_names_of_weights(monkeypatch, left_out):
 
     loaded = []
     monkeypatch.setattr(Trainer, "_load_from_checkpoint", loads)
-    monkeypatch.setattr(resuming, "load_saved_weights", lambda model, folder: loaded.append(folder))
+    monkeypatch.setattr(grpo_trainer, "load_saved_weights", lambda model, folder: loaded.append(folder))
     trainer = VADEGRPOTrainer.__new__(VADEGRPOTrainer)
     trainer.model = SimpleNamespace(_keys_to_ignore_on_save=None, tie_weights=lambda: None)
     trainer._load_from_checkpoint("folder")

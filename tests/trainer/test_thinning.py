@@ -24,6 +24,7 @@ from tests.support.runs import (
 )
 from trl_vade import ConfigurationError, VADEGRPOTrainer
 from trl_vade.selection.rollouts import enough_for, in_parts, most_varied
+from trl_vade.trainer.batch import GenerationBatch
 from trl_vade.trainer.batch_rows import loss_mask, taken
 from trl_vade.trainer.thinning import OF_TRAINED_ROWS, Thinning
 
@@ -45,7 +46,7 @@ def largest(left, right):
 def watched(monkeypatch):
     """Notes each prepared generation batch, whole, and each micro-batch whose loss is computed."""
     seen = {"batches": [], "micro_batches": []}
-    prepare, loss_of = Thinning.prepare, Thinning.loss_of
+    prepare, loss_of = GenerationBatch.make, Thinning.loss_of
 
     def preparing(self, rows, make):
         batch = prepare(self, rows, make)
@@ -57,7 +58,7 @@ def watched(monkeypatch):
         return loss_of(self, micro_batch)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Thinning, "prepare", preparing)
+        patch.setattr(GenerationBatch, "make", preparing)
         patch.setattr(Thinning, "loss_of", losing)
         yield seen
 
@@ -369,8 +370,8 @@ def test_the_tokens_chosen_are_the_golden_ones(text_model_path, text_rows, make_
     trainer = VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows)
     logps = torch.zeros(4, 4, requires_grad=True)
     batch = {"advantages": A, "completion_mask": MASK, "completion_ids": MASK}
-    with trainer._thinning.loss_of(batch):
-        selected, entropies, _ = trainer._thinning.logps(lambda: (logps, H, None))
+    with trainer._batch.thinning.loss_of(batch):
+        selected, entropies, _ = trainer._batch.thinning.logps(lambda: (logps, H, None))
     (selected * MASK).sum().backward()
     assert {tuple(place) for place in logps.grad.nonzero().tolist()} == chosen
     assert entropies.equal(H)

@@ -22,7 +22,7 @@ from tests.support.runs import (
 )
 from trl_vade import ConfigurationError, VADEGRPOTrainer
 from trl_vade.selection.advantages import diva_advantages, global_advantages, local_advantages, posterior_difficulty
-from trl_vade.trainer.thinning import Thinning
+from trl_vade.trainer.batch import GenerationBatch
 
 KINDS = ("hint-1", "hint-2", "text")
 
@@ -63,7 +63,7 @@ def noting(seen, reward=says_a_digit):
 @contextmanager
 def batches(monkeypatch):
     """The prepared generation batches, with the trainer's belief about their rows."""
-    seen, prepare = [], Thinning.prepare
+    seen, prepare = [], GenerationBatch.make
 
     def preparing(self, rows, make):
         batch = prepare(self, rows, make)
@@ -72,7 +72,7 @@ def batches(monkeypatch):
         return batch
 
     with monkeypatch.context() as patch:
-        patch.setattr(Thinning, "prepare", preparing)
+        patch.setattr(GenerationBatch, "make", preparing)
         yield seen
 
 

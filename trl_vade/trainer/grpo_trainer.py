@@ -1,10 +1,12 @@
-"""`VADEGRPOTrainer`: GRPO that chooses its prompts. Each override is short and calls the parent's method."""
+"""`VADEGRPOTrainer`: GRPO that chooses its prompts. Each override is short and calls the parent's method.
+
+They stand in the order of a training run: its start, the rows, a generation batch, the loss, the checkpoints, the Hub.
+"""
 
 import functools
 import inspect
 import textwrap
-from collections.abc import Iterator
-from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,36 +15,42 @@ from trl import GRPOTrainer
 from trl_vade.hub.posteriors.facts import named_dataset
 from trl_vade.selection.batch_metrics import log_metrics
 
-from .checkpoint.lock import holding
+from .batch import GenerationBatch
+from .batch_rows import with_pixels_counted
 from .checkpoint.preemption import LastCheckpoint
-from .checkpoint.resuming import ResumingTrainer, begin_line, refuse_other_adapters, resolve_checkpoint
-from .console import install_console, saying_how_it_ended
-from .dynamic_sampling import Refill
+from .checkpoint.resuming import (
+    checkpoint_being_saved,
+    index_weights,
+    load_saved_weights,
+    load_states,
+    model_being_saved,
+    say_what_lacks,
+)
+from .console import install_console
 from .equal_processes import refuse_differing_weights
 from .generation.corrections import correct_generation, without_missing_images
 from .generation.engine_processor import engine_with_trainers_processor
 from .generation.logprobs import compare_first_logprobs
 from .generation.repeated_prompts import tokenize_once
 from .harmless import callback_of
-from .images.trainer import ImagesOnce, ImagesOnceTrainer
-from .initial_posterior import initialise_posterior
-from .loader import TicketDataset, TicketSampler, generate_every, load_ahead, loading_ahead, of_tickets
+from .images.once import ImagesOnce
+from .images.processor import share_images
+from .loader import TicketDataset, TicketSampler, of_tickets, rows_of_batch
 from .method_owners import say_own_views
 from .plain_config import saying_where_settings_go
 from .preflight import look_over
-from .presets import is_adaptive, setting
+from .presets import is_adaptive
 from .publishing.model_card import write_model_card
 from .publishing.publication import Publication
-from .publishing.publishing_trainer import PublishingTrainer
 from .report import VADEReportCallback
-from .run_start import start_run
-from .seams import arguments_of, by_name
+from .run_start import start_run, whole_run
+from .seams import arguments_of
 from .selection_choice import make_selection
 from .step_timer import StepTimer
-from .thinning import Thinning, ThinningTrainer
+from .thinning import PLACE, ROW_SHARE
 
 
-class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer, ImagesOnceTrainer):
+class VADEGRPOTrainer(GRPOTrainer):
     """`trl.GRPOTrainer` that chooses the prompts of each generation batch by their posterior pass rates.
 
     It implements VADE (arXiv 2511.18902, Algorithm 1). The arguments are those of `GRPOTrainer`. `args` may be a
@@ -50,25 +58,6 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer, Image
 
     Each call of `train` is a run of its own with a new posterior, unless it resumes. If `train_dataset` was replaced
     since the last call, the posterior keeps the counts of the rows that stayed.
-
-    Overrides, each of which calls the parent's method (see also `ResumingTrainer`, `PublishingTrainer`,
-    `ThinningTrainer` and `ImagesOnceTrainer`):
-
-    * `__init__`: checks settings and data before a model is loaded, and corrects TRL's generation engines.
-    * `train`: finds the checkpoint, refuses to mix two runs in `output_dir`, and saves a last checkpoint on a signal.
-    * `_inner_training_loop`: gives each run its rows and posterior when a trial of a search has set its seed, and
-      leaves a report at the end.
-    * `_run_epoch`: stops a finished run that is resumed inside an epoch from taking one step more (transformers 5.23).
-    * `get_train_dataloader`, `_get_train_sampler`: the loader carries tickets in place of rows. Loaders read ahead, so
-      rows chosen there would be chosen before the batch before them is scored.
-    * `_prepare_inputs`: chooses and loads the rows in place of the tickets when a generation batch is due.
-    * `_generate_and_score_completions`: refills the batch with dynamic sampling, notes the rows of its images, and
-      checks vLLM's first log-probabilities.
-    * `_generate`, `_generate_single_turn`: end a round of dynamic sampling, and reuse the completions of the rounds.
-      Score the completions before the passes over them, so that rows without a gradient are left out.
-    * `_tokenize_prompts`: tokenises each prompt once with vLLM, not once for each of its completions.
-    * `_calculate_rewards`: passes the gathered rewards of training batches to the sampler. Evaluations do not count.
-    * `create_model_card`: adds VADE's sections to TRL's card.
 
     Attributes:
         selection: the sampler with its posterior (`trainer.selection.sampler.posterior`) and the running totals. None
@@ -99,6 +88,16 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer, Image
             }"""),
     }
 
+    publication: Publication  # the uploads; set before `GRPOTrainer.__init__`, which creates the repository
+    selection = None
+    _batch: GenerationBatch | None = None  # None until the trainer is made, or where TRL's batches stay as they are
+    _images: ImagesOnce | None = None
+    _line: tuple[str, tuple[tuple[str, int], ...]]  # see `begin_line`
+    _logprobs_compared = False  # see `compare_first_logprobs`
+    _weights_left_out = False  # whether a checkpoint had weights that transformers passed over
+
+    # ---------------------------------------------------------------------------------------------------- the start
+
     @saying_where_settings_go
     @functools.wraps(GRPOTrainer.__init__)  # the signature of the installed TRL
     def __init__(self, *positional: Any, **named: Any):
@@ -109,7 +108,8 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer, Image
         del arguments["self"]
         start = look_over(arguments, type(self))
         args, self._warm_start = arguments["args"], start.warm_start
-        self.publication = Publication(args, self._rows_with_keys if start.on_time else None)
+        rows = (lambda: (self.train_dataset, self.selection.sample_keys[0])) if start.on_time else None
+        self.publication = Publication(args, rows)
         with engine_with_trainers_processor(self, args):
             super().__init__(**arguments, **others)
         self._rows = self.train_dataset  # the rows of the selection; the user may replace `train_dataset`
@@ -118,13 +118,11 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer, Image
         correct_generation(self)
         self._last_checkpoint = LastCheckpoint(self.accelerator)
         self.add_callback(self._last_checkpoint)
-        self.selection = self._refill = None
         if start.on_time:
             self.selection = make_selection(self)
-            self._refill = Refill(self) if args.vade_dynamic_sampling else None
             self.add_callback(StepTimer(lambda: self.selection.feedback.seconds, self._metrics["train"]))
         if start.on_time or args.vade_down_sampling not in (None, "none"):
-            self._thinning = Thinning(self)
+            self._batch = GenerationBatch(self)
         say_own_views(self)
         self.add_callback(VADEReportCallback(self))
         install_console(self)
@@ -137,19 +135,13 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer, Image
         `resume_from_checkpoint` is a folder, True for the newest whole checkpoint, or "auto" for that or, where no
         save was ever finished, a run that begins anew. None begins anew, and is refused where there is a checkpoint.
         """
-        with holding(self.args.output_dir):
-            checkpoint = resolve_checkpoint(resume_from_checkpoint, self.args.output_dir)
-            if checkpoint is not None:
-                refuse_other_adapters(self.model, checkpoint)
-            self._line = begin_line(checkpoint)
-            if self.selection is not None and not is_adaptive(self.args):
-                self.args.ignore_data_skip = False  # skipping tickets is free, and uniform keeps TRL's epochs
-            with self._last_checkpoint.watching(self.args), loading_ahead(self), saying_how_it_ended(self):
-                return super().train(checkpoint, *positional, **named)
+        with whole_run(self, resume_from_checkpoint) as checkpoint:
+            return super().train(checkpoint, *positional, **named)
 
     @functools.wraps(GRPOTrainer._inner_training_loop)
     def _inner_training_loop(self, *positional: Any, **named: Any):
-        call = arguments_of(GRPOTrainer, "_inner_training_loop", positional, named)
+        """Give the run its rows and posterior, when a trial of a search has set its seed; leave a report at the end."""
+        call = arguments_of("_inner_training_loop", positional, named)
         start_run(self, resumed=call.get("resume_from_checkpoint") is not None, trial=call.get("trial"))
         output = super()._inner_training_loop(*positional, **named)
         if report := callback_of(self, VADEReportCallback):
@@ -158,10 +150,13 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer, Image
 
     @functools.wraps(GRPOTrainer._run_epoch)
     def _run_epoch(self, *positional: Any, **named: Any):
+        """Take no step of a finished run that is resumed inside an epoch, as transformers 5.23 would."""
         finished = self.state.global_step >= self.state.max_steps
         self.control.should_training_stop |= finished  # a callback may have asked for it
         if not finished:
             super()._run_epoch(*positional, **named)
+
+    # ----------------------------------------------------------------------------------------------------- the rows
 
     def get_train_dataloader(self):
         """Return TRL's data loader over tickets: same length and repeats, and no row is chosen or decoded ahead."""
@@ -180,71 +175,46 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer, Image
         return TicketSampler(stock) if isinstance(stock.data_source, TicketDataset) else stock
 
     def _prepare_inputs(self, generation_batch):
-        training = self.model.training
-        if self.selection is None or not training or not self._generation_is_due():
-            return super()._prepare_inputs(generation_batch)
-        if setting(self.args, "posterior_init") != "prior" and self.selection.sampler.posterior.step == 0:
-            initialise_posterior(self)
-        rows = self.selection.choose()
-        with self._generating():
+        """Choose the rows in place of the tickets when a generation batch is due, and keep those to train on."""
+        with rows_of_batch(self, generation_batch) as rows:
             inputs = super()._prepare_inputs(rows)
-        load_ahead(self)
-        return inputs
+            if self.model.training and PLACE in inputs:
+                self._buffered_inputs = self._batch.thinning.thin(self._buffered_inputs)
+                inputs = self._buffered_inputs[self._step % self.args.steps_per_generation]
+            return inputs
 
-    @contextmanager
-    def _generating(self) -> Iterator[None]:
-        """Time a generation batch. Leave its images out of the completions table if some process has none."""
-        self.log_multimodal = self.args.log_multimodal and self.selection.loader.images_on_all_processes
-        try:
-            with self.selection.feedback.timed("generation"):
-                yield
-        finally:
-            self.log_multimodal = self.args.log_multimodal
-
-    def _generation_is_due(self) -> bool:
-        """Return whether TRL generates in this micro-batch; a seam holds this against `GRPOTrainer._prepare_inputs`."""
-        return self._step % generate_every(self) == 0 or self._buffered_inputs is None
+    # ------------------------------------------------------------------------------------------- a generation batch
 
     def _generate_and_score_completions(self, inputs):
+        """Generate and score first, and refill; then let TRL prepare the batch. Process each of its images once."""
         prepare, training = super()._generate_and_score_completions, self.model.training
-        if self._refill is None or not training or self.selection.in_flight.initialising:
-            batch = prepare(inputs)
-        else:
-            batch = self._refill.complete(inputs, prepare)
-        if training and self.selection is not None and not self.selection.loader.decoder.has_transform:
-            self._images.stores[True].of_rows = list(dict.fromkeys(self.selection.loader.numbers))
-        if training and not self._logprobs_compared and "importance_sampling_ratio" in batch:
-            self._logprobs_compared = True
-            compare_first_logprobs(self, batch)
-        return batch
+        with self._images.preparing(training, self.selection):
+            batch = self._batch.make(inputs, prepare) if self._batch and training else prepare(inputs)
+        compare_first_logprobs(self, batch)
+        return with_pixels_counted(batch)
 
     def _generate(self, prompts):
-        output = by_name(GRPOTrainer, "_generate", super()._generate(prompts))
-        if self._refill is not None and self._refill.in_round:
-            self._refill.finish_round(prompts, output)
-        if self._thinning is not None:
-            self._thinning.score(prompts, output)
-        output["images"] = without_missing_images(output["images"])
-        return (*output.values(),)
+        """Answer from the batch, or generate with one object for each distinct image."""
+        if self._images is None or (self._batch is not None and self._batch.output is not None):
+            return super()._generate(prompts) if self._images is None else self._batch.generated()
+        return without_missing_images(super()._generate(share_images(prompts) if self._images.on else prompts))
 
     def _tokenize_prompts(self, prompts):
+        """Note the images, and tokenise each prompt once with vLLM, not once for each of its completions."""
         tokenize = super()._tokenize_prompts
+        self._images.note(prompts)
         plain = self.use_vllm and not self.tools and self.environment_factories is None
         return tokenize_once(prompts, tokenize) if plain else tokenize(prompts)
 
     @functools.wraps(GRPOTrainer._generate_single_turn)
     def _generate_single_turn(self, *positional: Any, **named: Any):
-        turn = super()._generate_single_turn
-        if self._refill is None:
-            return turn(*positional, **named)
-        return self._refill.turn(lambda: turn(*positional, **named))
+        with self._images.in_passes(self.model):
+            return super()._generate_single_turn(*positional, **named)
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
-        if self._thinning is not None and self._thinning.rewards is not None:
-            return self._thinning.rewards
-        if self._refill is not None and self._refill.replay:
-            self._raw_rewards = self._refill.replay.rewards_of(completion_ids_list)
-            return self._raw_rewards
+        """Pass the rewards of a training batch to the sampler, once. Evaluations do not count."""
+        if self._batch is not None and self._batch.rewards is not None:
+            return self._batch.rewards
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         if self.selection is not None and self.model.training:
             outcomes = self.selection.feedback.signal.outcomes(
@@ -256,6 +226,92 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer, Image
             log_metrics(self.selection.record(outcomes, self.state.global_step), to=self._metrics["train"])
         self._raw_rewards = rewards  # a subclass may change what it gets, and must get the same when TRL asks again
         return rewards
+
+    @functools.wraps(GRPOTrainer._get_per_token_logps_and_entropies)
+    def _get_per_token_logps_and_entropies(self, *positional: Any, **named: Any):
+        """Compute with the images kept once, and for the rows and tokens that are trained on."""
+        forward = super()._get_per_token_logps_and_entropies
+        model = arguments_of("_get_per_token_logps_and_entropies", positional, named)["model"]
+        with self._images.in_passes(model):
+            if self._batch is None:
+                return forward(*positional, **with_pixels_counted(named))
+            return self._batch.thinning.logps(forward, *positional, **named)
+
+    # ----------------------------------------------------------------------------------------------------- the loss
+
+    def _compute_loss(self, model, inputs):
+        """Count the rows and tokens trained on. Weigh a mean over the kept rows like one over all rows."""
+        if self._batch is None or not self.model.training:
+            return super()._compute_loss(model, inputs)
+        with self._batch.thinning.loss_of(inputs):
+            loss = super()._compute_loss(model, inputs)
+        return loss * inputs.get(ROW_SHARE, 1.0)
+
+    # ---------------------------------------------------------------------------------------------- the checkpoints
+
+    def _save_checkpoint(self, model, trial):
+        with checkpoint_being_saved(self, trial) as folder:
+            super()._save_checkpoint(model, trial)
+        self.publication.push_checkpoint(self, folder)
+
+    def save_model(self, output_dir=None, _internal_call=False):
+        """Save the model as the Trainer does, and the posterior (in a checkpoint: the reference model, too)."""
+        with model_being_saved(self, Path(output_dir or self.args.output_dir), by_trainer=_internal_call):
+            super().save_model(output_dir, _internal_call)
+
+    def _save(self, output_dir=None, state_dict=None):
+        super()._save(output_dir, state_dict)
+        if self.args.should_save:
+            index_weights(output_dir or self.args.output_dir)
+
+    def _issue_warnings_after_load(self, load_result):
+        # The parent would only warn.
+        self._weights_left_out = bool(load_result.unexpected_keys)
+        if not self._weights_left_out:
+            super()._issue_warnings_after_load(load_result)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint, model=None):
+        super()._load_from_checkpoint(resume_from_checkpoint, model)
+        if self._weights_left_out:
+            load_saved_weights(self.model if model is None else model, resume_from_checkpoint)
+
+    def _load_best_model(self):
+        self._weights_left_out = False
+        super()._load_best_model()
+        if self._weights_left_out:
+            load_saved_weights(self.model, self.state.best_model_checkpoint)
+
+    def _load_optimizer_and_scheduler(self, checkpoint):
+        """Load the posterior, too: all processes call this method, with every backend."""
+        if checkpoint is not None:
+            say_what_lacks(self, Path(checkpoint))
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is not None:
+            load_states(self, checkpoint)
+
+    # ------------------------------------------------------------------------------------------------------ the Hub
+
+    def init_hf_repo(self, token=None, private=None):
+        """Create the repository and its branch, unless offline. All processes must call it: they get name or error."""
+        self.publication.open(token, private)
+        self.hub_model_id = self.publication.model.repo_id
+
+    def _push_from_checkpoint(self, checkpoint_folder):
+        """Push nothing: `_save_checkpoint` pushes a checkpoint that is whole."""
+
+    @functools.wraps(GRPOTrainer.push_to_hub)
+    def push_to_hub(
+        self, commit_message="End of training", blocking=True, token=None, revision=None, private=None, **card: Any
+    ):
+        """With `blocking=True`, all processes wait, and raise if an upload failed: during training only at its end."""
+        self.callback_handler.on_push_begin(self.args, self.state, self.control)
+        try:
+            if self.hub_model_id is None:
+                self.init_hf_repo(token, private)
+        finally:  # a model whose repository cannot be made is on the disk
+            self.save_model(_internal_call=True)
+        pushed = self.publication.push_now(self, commit_message, {"revision": revision, "token": token}, card)
+        return self.publication.wait_for(pushed, in_train=self.is_in_train) if blocking else pushed
 
     def create_model_card(self, model_name=None, dataset_name=None, tags=None):
         """Write TRL's model card with VADE's sections into the output directory, on the main process."""

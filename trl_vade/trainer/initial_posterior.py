@@ -4,7 +4,8 @@ Source: arXiv 2511.18902, Algorithm 1, lines 1-4, for `vade_posterior_init="roll
 """
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +121,7 @@ def initialise_posterior(trainer: Any) -> None:
 def _roll_out_every_row(trainer: Any) -> None:
     """Generate and score `num_generations` rollouts of every row."""
     metrics, trainer._metrics["train"] = trainer._metrics["train"], defaultdict(list)
-    thinning, trainer._thinning = trainer._thinning, None  # nothing is trained on
+    batch, trainer._batch = trainer._batch, None  # nothing is trained on
     num_batches = -(-len(trainer.train_dataset) // trainer.selection.num_groups)
     batches = tqdm(
         trainer.selection.initial_batches(),
@@ -129,7 +130,18 @@ def _roll_out_every_row(trainer: Any) -> None:
         disable=trainer.args.disable_tqdm or not trainer.is_world_process_zero(),
     )
     for rows in batches:
-        with trainer._generating():
+        with generating(trainer):
             trainer._generate_and_score_completions(rows)
     trainer.selection.feedback.finish_initialisation()
-    trainer._metrics["train"], trainer._thinning = metrics, thinning
+    trainer._metrics["train"], trainer._batch = metrics, batch
+
+
+@contextmanager
+def generating(trainer: Any) -> Iterator[None]:
+    """Time a generation batch. Leave its images out of the completions table if some process has none."""
+    trainer.log_multimodal = trainer.args.log_multimodal and trainer.selection.loader.images_on_all_processes
+    try:
+        with trainer.selection.feedback.timed("generation"):
+            yield
+    finally:
+        trainer.log_multimodal = trainer.args.log_multimodal

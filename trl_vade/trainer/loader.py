@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from .presets import is_adaptive
+from .initial_posterior import generating, initialise_posterior
+from .presets import is_adaptive, setting
 
 
 class TicketDataset(torch.utils.data.Dataset):
@@ -69,11 +70,30 @@ def generate_every(trainer: Any) -> int:
     return trainer.args.steps_per_generation * trainer.num_iterations
 
 
-def load_ahead(trainer: Any) -> None:
-    """Start decoding the rows of the next generation batch, unless the run ends before it."""
-    micro_batches = trainer.state.max_steps * trainer.args.gradient_accumulation_steps
-    if trainer._step + generate_every(trainer) < micro_batches:
-        trainer.selection.prefetch()
+@contextmanager
+def rows_of_batch(trainer: Any, tickets: Any) -> Iterator[Any]:
+    """Choose rows for the block in place of `tickets` if TRL generates in it, and start decoding those after them.
+
+    The initial posterior is filled before the first choice. The images of a batch stay out of the table of completions
+    if some process has none. Outside of training, and without a selection, the tickets are TRL's rows.
+    """
+    selection, args = trainer.selection, trainer.args
+    if selection is None or not trainer.model.training or not generation_is_due(trainer):
+        yield tickets
+        return
+    if setting(args, "posterior_init") != "prior" and selection.sampler.posterior.step == 0:
+        initialise_posterior(trainer)
+    rows = selection.choose()
+    with generating(trainer):
+        yield rows
+    micro_batches = trainer.state.max_steps * args.gradient_accumulation_steps
+    if trainer._step + generate_every(trainer) < micro_batches:  # else the run ends before the next batch
+        selection.prefetch()
+
+
+def generation_is_due(trainer: Any) -> bool:
+    """Return whether TRL generates in this micro-batch; a test holds this against `GRPOTrainer._prepare_inputs`."""
+    return trainer._step % generate_every(trainer) == 0 or trainer._buffered_inputs is None
 
 
 @contextmanager

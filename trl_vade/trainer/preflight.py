@@ -51,8 +51,8 @@ def look_over(arguments: dict[str, Any], trainer_class: type) -> Preflight:
         SnapshotError: the posterior to start with is missing, damaged or of other rows.
         HubError: the posterior to start with cannot be downloaded.
     """
-    check_seams()
     arguments["args"] = args = resolve_args(arguments.get("args"), arguments["model"])
+    check_seams(args, logger.warning)
     if is_own(args):
         find_sampler(setting(args, "sampler"))
     names = reward_names(arguments.get("reward_funcs"), arguments.get("environment_factory"))

@@ -1,5 +1,7 @@
 """The start of each `train()`: the posterior of the new run, and a data set that may have been replaced."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,10 @@ from trl_vade.errors import ConfigurationError
 from trl_vade.selection.on_time import OnTimeSelection
 from trl_vade.selection.outcomes import GroupOutcomes
 
+from .checkpoint.lock import holding
+from .checkpoint.resuming import begin_line, refuse_other_adapters, resolve_checkpoint
+from .console import saying_how_it_ended
+from .loader import loading_ahead
 from .overlong import drop_overlong
 from .preflight import refuse_unnumbered, selects_on_time
 from .presets import is_adaptive
@@ -17,6 +23,24 @@ from .selection_choice import make_selection
 from .variants import lay_out_variants
 
 logger = get_logger(__name__)
+
+
+@contextmanager
+def whole_run(trainer: Any, asked: Any) -> Iterator[str | None]:
+    """Give the checkpoint that the run in the block goes on from, None for a new one.
+
+    The block holds the output directory alone. A signal leaves a last checkpoint, and the uploads end with the block.
+    """
+    with holding(trainer.args.output_dir):
+        checkpoint = resolve_checkpoint(asked, trainer.args.output_dir)
+        if checkpoint is not None:
+            refuse_other_adapters(trainer.model, checkpoint)
+        trainer._line = begin_line(checkpoint)
+        if trainer.selection is not None and not is_adaptive(trainer.args):
+            trainer.args.ignore_data_skip = False  # skipping tickets is free, and uniform keeps TRL's epochs
+        ends = trainer._last_checkpoint.watching(trainer.args), loading_ahead(trainer), saying_how_it_ended(trainer)
+        with ends[0], ends[1], ends[2], trainer.publication.of_run(trainer, checkpoint):
+            yield checkpoint
 
 
 def start_run(trainer: Any, *, resumed: bool, trial: Any = None) -> None:

@@ -13,7 +13,6 @@ The sampler's feedback is of all rows. So are TRL's logs, but for the means that
 these are of the rows trained on.
 """
 
-import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -21,19 +20,16 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from trl import GRPOTrainer
 from trl.trainer.utils import split_pixel_values_by_grid, split_tensor_dict, unsplit_pixel_values_by_grid
 
-from trl_vade.selection.outcomes import rows_with_gradient
 from trl_vade.selection.rollouts import enough_for, first_of, in_parts, most_varied, scheduled
 
-from .batch_rows import Batch, cut_padding, ended, joined, loss_mask, row_advantages, taken, with_pixels_counted
+from .batch_rows import Batch, cut_padding, joined, loss_mask, row_advantages, taken, with_pixels_counted
 from .down_sampling import down_sampling, refuse_lossless, schedule
 from .images.order import side_by_side
-from .method_owners import own_views, owners
-from .seams import arguments_of, by_name
+from .method_owners import own_views
+from .seams import arguments_of
 from .trained_counts import TrainedCounts
-from .variants import own_advantages, replace_advantages
 
 PLACE, ROW_SHARE = "vade_place", "vade_row_share"
 """Entries of a batch: (B,) the place of each row before TRL's shuffle; () kept rows over all rows, a factor of the
@@ -62,57 +58,29 @@ class Thinning:
             self.mode = "none"
         if trainer.args.vade_down_sampling is None and own_views(trainer):
             self.mode = "none"
-        # A subclass may replace the advantages afterwards. Then no row is known to have none while it is prepared.
-        batches_are_ours = owners(trainer, "_generate_and_score_completions")[0].__module__.startswith("trl_vade.")
-        self._scores_early = batches_are_ours and (self.mode != "none" or trainer.args.vade_advantage != "local")
-        self._rows: list[Any] | None = None  # of the batch in preparation
-        self._own: NDArray[np.float64] | None = None  # (K*G,) advantages in place of TRL's, of all processes
+        self._size: int | None = None  # B, while a batch is prepared
         self._live: NDArray[np.bool_] | None = None  # (B,) has a gradient
         self._scored: NDArray[np.int64] | None = None  # places of the rows with old and reference log-probabilities
         self._advantages: torch.Tensor | None = None  # (B,) of TRL
         self._micro_batch: Batch | None = None  # in the loss
         self._chosen: torch.Tensor | None = None  # tokens chosen in it
-        self.rewards: torch.Tensor | None = None
         trainer.add_callback(TrainedCounts(self.mode != "none"))
 
-    def prepare(self, rows: list[Any], prepare: Callable[[list[Any]], Batch]) -> Batch:
-        """Return the batch that `prepare` makes of `rows`, with each row's place."""
-        self._rows, self._live, self._scored, self._own = rows, None, None, None
+    @contextmanager
+    def preparing(self, size: int, live: NDArray[np.bool_] | None) -> Iterator[None]:
+        """Leave out the rows that are not `live`, (B,), of the log-probabilities of the block; None: not known yet."""
+        self._size, self._live, self._scored = size, live, None
+        if live is not None and self.mode != "none":
+            self._scored = first_of(live, self._most_live(live))
         try:
-            batch = prepare(rows)
+            yield
         finally:
-            self._rows = self.rewards = None
-        replace_advantages(self._trainer, batch, self._own)
+            self._size = None
+
+    def placed(self, batch: Batch) -> Batch:
+        """Return a prepared batch with each row's place, by which `thin` knows the rows again."""
         self._advantages = batch["advantages"].cpu()
-        return batch | {PLACE: torch.arange(len(rows))}
-
-    def score(self, prompts: list[Any], output: dict[str, Any]) -> None:
-        """Compute the rewards of a batch in preparation, and note which of its rows have a gradient.
-
-        Args:
-            prompts: as TRL passes them to reward functions.
-            output: of `_generate`, by name. With fields of a rollout function TRL changes the rows first, so nothing
-                is done.
-        """
-        if self._rows is None or not self._scores_early or output["extra_fields"]:
-            return
-        trainer, completion_ids = self._trainer, output["completion_ids"]
-        rewards = trainer._calculate_rewards(self._rows, prompts, output["completions"], completion_ids)
-        self.rewards = trainer._raw_rewards
-        self._own = own_advantages(trainer, rewards)
-        if self._own is not None:
-            moves = self._own != 0.0
-        else:
-            groups = rewards.double().cpu().numpy().reshape(-1, trainer.num_generations, rewards.shape[1])
-            normalise = trainer.multi_objective_aggregation == "normalize_then_sum"
-            weights = trainer.reward_weights.double().cpu().numpy()
-            moves = rows_with_gradient(groups, weights, normalise=normalise).ravel()
-        first = trainer.accelerator.process_index * len(completion_ids)
-        self._live = moves[first : first + len(completion_ids)]
-        if trainer.mask_truncated_completions:
-            self._live = self._live & ended(trainer, completion_ids)
-        if self.mode != "none":
-            self._scored = first_of(self._live, self._most_live(self._live))
+        return batch | {PLACE: torch.arange(len(self._advantages))}
 
     def thin(self, micro_batches: list[Batch]) -> list[Batch]:
         """Return micro-batches of the rows to train on, and log what was kept."""
@@ -160,24 +128,22 @@ class Thinning:
 
         Before the loss, rows without a gradient get NaN. In the loss, D3S's unchosen tokens get no gradient.
         """
-        stock = (GRPOTrainer, "_get_per_token_logps_and_entropies")
-        if self._rows is not None and self._scored is not None and len(self._scored) < len(self._rows):
+        if self._size is not None and self._scored is not None and len(self._scored) < self._size:
             # By the stock method's names: a mix-in between may take its arguments as they come.
-            call = arguments_of(*stock, positional, named)
+            call = arguments_of("_get_per_token_logps_and_entropies", positional, named)
             # TRL 1.16 asks for names, and would split by a `num_tiles` of None.
-            given = {name: value for name, value in call.items() if value is not None}
-            rows = taken(split_pixel_values_by_grid(with_pixels_counted(given)), self._scored)
-            output = by_name(*stock, forward(**unsplit_pixel_values_by_grid(rows)))
-            logps = output["logps"]
-            output["logps"] = logps.new_full((len(call["input_ids"]), logps.shape[1]), torch.nan)
-            output["logps"][torch.from_numpy(self._scored).to(logps.device)] = logps
-            return (*output.values(),)
-        output = by_name(*stock, forward(*positional, **named))
+            given = with_pixels_counted({name: value for name, value in call.items() if value is not None})
+            rows = taken(split_pixel_values_by_grid(given), self._scored)
+            logps, *more = forward(**unsplit_pixel_values_by_grid(rows))
+            whole = logps.new_full((self._size, logps.shape[1]), torch.nan)
+            whole[torch.from_numpy(self._scored).to(logps.device)] = logps
+            return whole, *more
+        logps, entropies, *more = forward(*positional, **with_pixels_counted(named))
         if self.mode != "none" and self._micro_batch is not None:
-            output["entropies"] = output["entropies"] * loss_mask(self._micro_batch).any(1, keepdim=True)
+            entropies = entropies * loss_mask(self._micro_batch).any(1, keepdim=True)
         if self.mode == "d3s" and self._micro_batch is not None:
-            output["logps"] = self._choose_tokens(output["logps"], output["entropies"])
-        return (*output.values(),)
+            logps = self._choose_tokens(logps, entropies)
+        return logps, entropies, *more
 
     @contextmanager
     def loss_of(self, micro_batch: Batch) -> Iterator[None]:
@@ -269,38 +235,3 @@ class Thinning:
         chosen = self._trainer.get_high_entropy_mask(key, loss_mask(batch), 1.0 - share)
         self._chosen = (chosen & (key > 0)).sum()
         return torch.where(chosen, logps, logps.detach())
-
-
-class ThinningTrainer(GRPOTrainer):
-    """Base of `VADEGRPOTrainer` for training on a part of each batch. Each override calls the parent's method."""
-
-    _thinning: Thinning | None = None
-
-    def _generate_and_score_completions(self, inputs):
-        """Note the places of the rows of a training batch."""
-        prepare = super()._generate_and_score_completions
-        on = self._thinning is not None and self.model.training
-        return self._thinning.prepare(inputs, prepare) if on else prepare(inputs)
-
-    def _prepare_inputs(self, generation_batch):
-        """Make the micro-batches of a new generation batch again from the rows to train on."""
-        inputs = super()._prepare_inputs(generation_batch)
-        if not self.model.training or PLACE not in inputs:
-            return inputs
-        self._buffered_inputs = self._thinning.thin(self._buffered_inputs)
-        return self._buffered_inputs[self._step % self.args.steps_per_generation]
-
-    @functools.wraps(GRPOTrainer._get_per_token_logps_and_entropies)
-    def _get_per_token_logps_and_entropies(self, *positional: Any, **named: Any):
-        forward = super()._get_per_token_logps_and_entropies
-        if self._thinning is None:
-            return forward(*positional, **named)
-        return self._thinning.logps(forward, *positional, **named)
-
-    def _compute_loss(self, model, inputs):
-        """Count the rows and tokens trained on. Weigh a mean over the kept rows like one over all rows."""
-        if self._thinning is None or not self.model.training:
-            return super()._compute_loss(model, inputs)
-        with self._thinning.loss_of(inputs):
-            loss = super()._compute_loss(model, inputs)
-        return loss * inputs.get(ROW_SHARE, 1.0)

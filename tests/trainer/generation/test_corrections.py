@@ -158,7 +158,7 @@ def test_with_vllm_a_text_model_gets_no_bias():
     ],
 )
 def test_a_row_without_images_is_written_as_an_empty_list_and_a_text_batch_stays_one(images, written):
-    assert without_missing_images(images) == written
+    assert without_missing_images((*range(6), images, [])) == (*range(6), written, [])
 
 
 # ---------------------------------------------------------------------------------------------- vision embeddings

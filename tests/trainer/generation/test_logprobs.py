@@ -22,14 +22,16 @@ def said(
     llm = SimpleNamespace(llm_engine=SimpleNamespace(model_config=config))
     trainer = SimpleNamespace(
         vllm_mode=mode,
-        model=SimpleNamespace(dtype=dtype),
+        model=SimpleNamespace(dtype=dtype, training=True),
         args=SimpleNamespace(**{"bf16": False, "fp16": False} | args),
         vllm_generation=SimpleNamespace(llm=llm),
+        _logprobs_compared=False,
         _metrics={"train": {f"{METRIC}/mean": [9.0, mean], f"{METRIC}/max": [9.0, 2 * mean]}},
     )
     batch = {
         "sampling_per_token_logps": torch.tensor([[*sampled, float("nan")]]),
         "completion_mask": torch.tensor([[1, 1, 0]]),
+        "importance_sampling_ratio": None,
     }
     caplog.clear()
     with caplog.at_level(logging.INFO, logger="trl_vade"):

@@ -1,4 +1,4 @@
-"""`ResumingTrainer`: checkpoints with the posterior and a synced reference model, and resumes from them."""
+"""Checkpoints with the posterior and a synced reference model, and resumes from them."""
 
 import json
 import os
@@ -16,11 +16,9 @@ from safetensors import safe_open
 from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
-from trl import GRPOTrainer
 
 from trl_vade.errors import CheckpointSaveError, ConfigurationError, VADEError
 from trl_vade.files import save_whole
-from trl_vade.selection.on_time import OnTimeSelection
 
 from ..main_process import on_main_process
 from .folders import MARKER_FILE, checkpoints, complete_checkpoints, find_checkpoint, look_at, write_marker
@@ -103,92 +101,64 @@ def explaining_failed_saves(folder: Path, *, writes: bool = True) -> Iterator[No
         ) from error
 
 
-class ResumingTrainer(GRPOTrainer):
-    """Base of `VADEGRPOTrainer` for saving and loading. Each override calls the parent's method."""
+@contextmanager
+def checkpoint_being_saved(trainer: Any, trial: Any) -> Iterator[Path]:
+    """Give the folder of the checkpoint that the block saves, mark it as whole, and delete the oldest by step."""
+    output_dir, writes, limit = trainer._get_output_dir(trial), trainer.args.should_save, trainer.args.save_total_limit
+    folder = Path(output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{trainer.state.global_step}"
+    with explaining_failed_saves(folder, writes=writes):
+        try:
+            yield folder
+        finally:
+            trainer.args.save_total_limit = limit
+        PartialState().wait_for_everyone()  # all have written their files
+        if writes:
+            run, before = trainer._line
+            write_marker(folder, [*before, (run, trainer.state.global_step)])
+        PartialState().wait_for_everyone()
+    if writes and (limit or 0) > 0:
+        # By step: `rotate_checkpoints` of transformers 5.24 goes by a clock, which may have stepped back.
+        kept = {folder, Path(trainer.state.best_model_checkpoint or folder)}
+        old = [path for path in checkpoints(output_dir) if path not in kept]
+        for path in old[: max(len(old) - max(limit - len(kept), 0), 0)]:
+            shutil.rmtree(path, ignore_errors=True)
 
-    selection: OnTimeSelection | None  # the sampler with its posterior, saved beside the model; None if there is none
-    _line: tuple[str, tuple[tuple[str, int], ...]]  # see `begin_line`
-    _weights_left_out = False
 
-    def _save_checkpoint(self, model, trial):
-        output_dir, writes, limit = self._get_output_dir(trial), self.args.should_save, self.args.save_total_limit
-        folder = Path(output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
-        with explaining_failed_saves(folder, writes=writes):
-            try:
-                super()._save_checkpoint(model, trial)
-            finally:
-                self.args.save_total_limit = limit
-            PartialState().wait_for_everyone()  # all have written their files
-            if writes:
-                run, before = self._line
-                write_marker(folder, [*before, (run, self.state.global_step)])
-            PartialState().wait_for_everyone()
-        if writes and (limit or 0) > 0:
-            # By step: `rotate_checkpoints` of transformers 5.24 goes by a clock, which may have stepped back.
-            kept = {folder, Path(self.state.best_model_checkpoint or folder)}
-            old = [path for path in checkpoints(output_dir) if path not in kept]
-            for path in old[: max(len(old) - max(limit - len(kept), 0), 0)]:
-                shutil.rmtree(path, ignore_errors=True)
+@contextmanager
+def model_being_saved(trainer: Any, folder: Path, *, by_trainer: bool) -> Iterator[None]:
+    """Save the posterior beside the model that the block saves; in a checkpoint the reference model, too."""
+    of_checkpoint = by_trainer and folder != Path(trainer.args.output_dir)
+    if trainer.selection is not None:
+        save_posterior(trainer, folder, checkpoint=by_trainer)
+    if trainer.args.sync_ref_model and of_checkpoint:
+        save_reference_model(trainer, folder)
+    yield
+    if of_checkpoint:  # its settings are written
+        trainer.args.save_total_limit = None  # the parent would delete old checkpoints before this one is complete
 
-    def save_model(self, output_dir=None, _internal_call=False):
-        """Save the model as the Trainer does, and the posterior (in a checkpoint: the reference model, too)."""
-        folder = output_dir or self.args.output_dir
-        of_checkpoint = _internal_call and Path(folder) != Path(self.args.output_dir)
-        if self.selection is not None:
-            save_posterior(self, folder, checkpoint=_internal_call)
-        if self.args.sync_ref_model and of_checkpoint:
-            save_reference_model(self, folder)
-        super().save_model(output_dir, _internal_call)
-        if of_checkpoint:  # its settings are written
-            self.args.save_total_limit = None  # the parent would delete old checkpoints before this one is complete
 
-    def _save(self, output_dir=None, state_dict=None):
-        super()._save(output_dir, state_dict)
-        if self.args.should_save:
-            index_weights(output_dir or self.args.output_dir)
+def load_states(trainer: Any, checkpoint: str | os.PathLike[str]) -> None:
+    """Load the posterior and a synced reference model, after optimiser and scheduler. All processes must take part."""
+    if trainer.args.sync_ref_model:
+        load_reference_model(trainer, checkpoint)
+    if trainer.selection is not None:
+        resume_posterior(trainer, checkpoint)
+    # transformers 5.23 saves the states of callbacks only if the checkpoint had them.
+    for callback in trainer.callback_handler.callbacks:
+        if isinstance(callback, ExportableState):
+            trainer.state.stateful_callbacks.setdefault(type(callback).__name__, callback.state())
 
-    def _issue_warnings_after_load(self, load_result):
-        # The parent would only warn.
-        self._weights_left_out = bool(load_result.unexpected_keys)
-        if not self._weights_left_out:
-            super()._issue_warnings_after_load(load_result)
 
-    def _load_from_checkpoint(self, resume_from_checkpoint, model=None):
-        super()._load_from_checkpoint(resume_from_checkpoint, model)
-        if self._weights_left_out:
-            load_saved_weights(self.model if model is None else model, resume_from_checkpoint)
-
-    def _load_best_model(self):
-        self._weights_left_out = False
-        super()._load_best_model()
-        if self._weights_left_out:
-            load_saved_weights(self.model, self.state.best_model_checkpoint)
-
-    def _load_optimizer_and_scheduler(self, checkpoint):
-        # All processes call this method, with every backend.
-        if checkpoint is not None:
-            self._say_what_lacks(Path(checkpoint))
-        super()._load_optimizer_and_scheduler(checkpoint)
-        if checkpoint is None:
-            return
-        if self.args.sync_ref_model:
-            load_reference_model(self, checkpoint)
-        if self.selection is not None:
-            resume_posterior(self, checkpoint)
-        # transformers 5.23 saves the states of callbacks only if the checkpoint had them.
-        for callback in self.callback_handler.callbacks:
-            if isinstance(callback, ExportableState):
-                self.state.stateful_callbacks.setdefault(type(callback).__name__, callback.state())
-
-    def _say_what_lacks(self, checkpoint: Path) -> None:
-        """Name the states that the parent would start anew without a word. All processes must take part."""
-        states = [f"rng_state_{self.args.process_index}.pth" if self.args.world_size > 1 else "rng_state.pth"]
-        if self.args.should_save and not any(checkpoint.glob("global_step*")):  # DeepSpeed has its own
-            states += ["scheduler.pt"] if any(checkpoint.glob("*optimizer*")) else ["optimizer.pt", "scheduler.pt"]
-        if self.args.should_save and self.use_adaptive_entropy:
-            states.append("entropy_ctrl_state.json")
-        if lacking := sorted({*gather_object([name for name in states if not (checkpoint / name).exists()])}):
-            logger.warning(
-                f"{checkpoint} has no {', '.join(lacking)}: it was saved with save_only_model=True, or on another "
-                "number of processes. These states start anew, so this run does not repeat the stopped run."
-            )
+def say_what_lacks(trainer: Any, checkpoint: Path) -> None:
+    """Name the states that transformers would start anew without a word. All processes must take part."""
+    args = trainer.args
+    states = [f"rng_state_{args.process_index}.pth" if args.world_size > 1 else "rng_state.pth"]
+    if args.should_save and not any(checkpoint.glob("global_step*")):  # DeepSpeed has its own
+        states += ["scheduler.pt"] if any(checkpoint.glob("*optimizer*")) else ["optimizer.pt", "scheduler.pt"]
+    if args.should_save and trainer.use_adaptive_entropy:
+        states.append("entropy_ctrl_state.json")
+    if lacking := sorted({*gather_object([name for name in states if not (checkpoint / name).exists()])}):
+        logger.warning(
+            f"{checkpoint} has no {', '.join(lacking)}: it was saved with save_only_model=True, or on another number "
+            "of processes. These states start anew, so this run does not repeat the stopped run."
+        )

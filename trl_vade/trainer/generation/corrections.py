@@ -159,11 +159,12 @@ def without_empty_images(model: Any, positional: Any, named: dict[str, Any]) -> 
     return positional, {name: value for name, value in named.items() if not name.startswith(("pixel_", "image_"))}
 
 
-def without_missing_images(images: list[list[Any] | None] | None) -> list[list[Any]] | None:
-    """Return `images` with `[]` in place of None for rows without an image.
+def without_missing_images(output: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return an output of `_generate` with `[]` in place of None for the images of rows without an image.
 
     In a batch where other rows have images, TRL 1.16 (`_tokenize_prompts`) writes None for a row without one, as its
     engines expect. The processors of transformers 5.23 expect an empty list (huggingface/transformers#46043), and
     refuse None before the training forward (`fetch_images`). A test fails when this is no longer needed.
     """
-    return None if images is None else [row_images or [] for row_images in images]
+    images = output[6]
+    return (*output[:6], images and [row_images or [] for row_images in images], *output[7:])

@@ -15,11 +15,14 @@ MOST_EXACT, MOST = 1e-3, 5e-2
 
 
 def compare_first_logprobs(trainer: Any, batch: dict[str, Any]) -> None:
-    """Log the difference between the engine's and the trainer's log-probabilities; warn if it is too large.
+    """Log once how much the engine's and the trainer's log-probabilities differ in training; warn if too much.
 
     TRL 1.16 logs the difference at every step without a judgement, and counts a token without a log-probability as no
     difference.
     """
+    if trainer._logprobs_compared or not trainer.model.training or "importance_sampling_ratio" not in batch:
+        return
+    trainer._logprobs_compared = True
     sampled = batch["sampling_per_token_logps"][batch["completion_mask"].bool()]
     mean, largest = (
         trainer._metrics["train"][f"sampling/sampling_logp_difference/{name}"][-1] for name in ("mean", "max")

@@ -8,9 +8,6 @@ import numpy as np
 import pyarrow as pa
 import torch
 from PIL.Image import Image
-from trl import GRPOTrainer
-
-from ..seams import by_name
 
 
 def equal_neighbours(values: list[Any]) -> list[list[Any]]:
@@ -31,11 +28,9 @@ def tokenize_once(prompts: list[Any], tokenize: Callable[[list[Any]], tuple[Any,
     images itself: the dictionary of the processor's tensors for the model is empty.
     """
     equal = equal_neighbours(prompts)
-    output = by_name(GRPOTrainer, "_tokenize_prompts", tokenize([run[0] for run in equal]))
+    prompt_ids, images, _ = tokenize([run[0] for run in equal])
     counts = [len(run) for run in equal]
-    for name, values in output.items():
-        output[name] = _repeat(values, counts) if isinstance(values, list) else values
-    return (*(output | {"multimodal_fields": {}}).values(),)
+    return _repeat(prompt_ids, counts), images and _repeat(images, counts), {}
 
 
 def _repeat(values: list[Any], counts: list[int]) -> list[Any]:

@@ -1,7 +1,14 @@
-"""The uploads of a run: each save to the model's repository, and its posterior to a data-set repository."""
+"""The uploads of a run: each save to the model's repository, and its posterior to a data-set repository.
+
+transformers 5.23 uploads the output directory and the checkpoint separately, in the background, from files that the
+next save changes. It skips a push while one is running (by design, huggingface/transformers#13503), and never reads the
+errors of the uploads (since #25095). So the trainer's methods that upload are replaced by those here: no push is
+skipped, and a missing one is an error at the end.
+"""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -121,6 +128,37 @@ class Publication:
         self._stagings[branch].target = target  # the user may have given another name since
         return self._stagings[branch]
 
+    @contextmanager
+    def of_run(self, trainer: Any, checkpoint: str | None) -> Iterator[None]:
+        """Push what an earlier start did not, train in the block, wait for all uploads, and raise if one failed."""
+        self.start(Path(checkpoint) if checkpoint else None)
+        try:
+            yield
+        finally:
+            trainer.is_in_train = False  # transformers 5.23 leaves it True after an error
+        self.finish()
+
+    def push_checkpoint(self, trainer: Any, folder: Path) -> None:
+        """Push a checkpoint that is whole: TRL 1.16 writes `entropy_ctrl_state.json` last."""
+        if self._args.push_to_hub and self._args.hub_strategy != HubStrategy.END and trainer.is_world_process_zero():
+            trainer.callback_handler.on_push_begin(self._args, trainer.state, trainer.control)
+            step = trainer.state.global_step
+            self.push(step, f"Training in progress, step {step}", folder, _has_scores(trainer))
+
+    def push_now(self, trainer: Any, message: str, names: dict[str, Any], card: dict[str, Any]) -> Commit | None:
+        """Write the card and push the output directory; `names` may hold another revision and token."""
+        if not trainer.is_world_process_zero():
+            return None
+        tags = [card["tags"]] if isinstance(card.get("tags"), str) else [*(card.get("tags") or [])]
+        tags += [tag for tag in getattr(trainer.model, "model_tags", None) or [] if tag not in tags]
+        usual = self.model
+        self.model = replace(usual, **{name: value for name, value in names.items() if value})
+        try:
+            trainer.create_model_card(**{"model_name": usual.repo_id.split("/")[-1], **card, "tags": tags})
+            return self.push(trainer.state.global_step, message, posterior=_has_scores(trainer))
+        finally:
+            self.model = usual
+
     def wait(self) -> None:
         """Wait until nothing is being sent. All processes must take part."""
 
@@ -138,12 +176,22 @@ class Publication:
         self.wait()
         on_main_process(self._refuse_missing)
 
+    def wait_for(self, pushed: Commit | None, *, in_train: bool) -> Any:
+        """Wait for all uploads, and return the Hub's answer to the one `pushed`. Inside a training none raises."""
+        self.wait() if in_train else self.finish()
+        return pushed.result() if pushed and pushed.exception() is None else None
+
     def _refuse_missing(self) -> None:
         errors = [error for one in self._stagings.values() if (error := one.job.exception())]
         if any(not isinstance(error, HubOfflineError) for error in errors):
             saved = f"The run in {self._output_dir} is saved on disk, but some uploads to the Hub failed. Nothing is "
             saved += "lost: trainer.push_to_hub() sends it, or the next start of the run:"
             raise HubError("\n- ".join([saved, *map(str, errors)]), status=errors[0].status)
+
+
+def _has_scores(trainer: Any) -> bool:
+    """Return whether there is a posterior to publish: datasets 5.2 reads no empty table."""
+    return bool(trainer.selection and trainer.selection.sampler.posterior.visits.any())
 
 
 def _existing(target: HubTarget) -> HubTarget:

@@ -1,19 +1,18 @@
-"""`ImagesOnceTrainer`: the seams between TRL's trainer and `images`. Each override calls the parent's method."""
+"""The images of one trainer's batches: which are processed, kept and encoded once."""
 
-import functools
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
-from trl import GRPOTrainer
 
-from ..batch_rows import with_pixels_counted
+from trl_vade.selection.on_time import OnTimeSelection
+
 from ..method_owners import own_views
 from ..presets import is_adaptive
-from ..seams import arguments_of
+from ..seams import lacking
 from .order import order_is_free
-from .processor import Pictures, processed_once, share_images
+from .processor import Pictures, processed_once
 from .store import PixelStore
 from .tower import has_dropout, pixels_in_place
 
@@ -32,7 +31,7 @@ class ImagesOnce:
 
     def __init__(self, trainer: Any):
         self._trainer, args = trainer, trainer.args
-        self.on = args.vade_images_once and self._is_possible()
+        self.on = args.vade_images_once and not lacking("vade_images_once") and self._is_possible()
         self.tower_once = self.on and is_adaptive(args) and not has_dropout(trainer.model)
         self.grouped = self.tower_once and order_is_free(args) and not trainer.aux_loss_enabled
         self.stores = {True: self._store(), False: self._store()}
@@ -61,10 +60,12 @@ class ImagesOnce:
         return self.stores[True].bytes
 
     @contextmanager
-    def preparing(self, training: bool) -> Iterator[None]:
+    def preparing(self, training: bool, selection: OnTimeSelection | None = None) -> Iterator[None]:
         """Process the images of the batch that the block prepares once each, into a new store.
 
-        `training` tells whether it is a training batch or one of an evaluation.
+        Args:
+            training: whether it is a training batch or one of an evaluation.
+            selection: of the rows of a training batch; without a transform, they can be processed again.
         """
         if not self.on:
             yield
@@ -74,6 +75,8 @@ class ImagesOnce:
         self._pictures = Pictures()
         with processed_once(self._trainer, self._pictures, store):
             yield
+        if training and selection is not None and not selection.loader.decoder.has_transform:
+            store.of_rows = list(dict.fromkeys(selection.loader.numbers))
 
     def note(self, prompts: list[Any]) -> None:
         """Take the images in the prompts of the batch in preparation for those to process once."""
@@ -85,36 +88,3 @@ class ImagesOnce:
         if not self.on:
             return nullcontext()
         return pixels_in_place(model, store, once=self.tower_once, move=self.move)
-
-
-class ImagesOnceTrainer(GRPOTrainer):
-    """Base of `VADEGRPOTrainer` for images. Each override calls the parent's method."""
-
-    _images: ImagesOnce | None = None  # None until the trainer is made
-
-    def _generate_and_score_completions(self, inputs):
-        """Process each image of the batch once."""
-        with self._images.preparing(self.model.training):
-            return with_pixels_counted(super()._generate_and_score_completions(inputs))
-
-    def _generate(self, prompts):
-        """Give the completions of a row the same image objects."""
-        return super()._generate(share_images(prompts) if self._images.on else prompts)
-
-    def _tokenize_prompts(self, prompts):
-        """Note the images of the batch."""
-        self._images.note(prompts)
-        return super()._tokenize_prompts(prompts)
-
-    @functools.wraps(GRPOTrainer._generate_single_turn)
-    def _generate_single_turn(self, *positional: Any, **named: Any):
-        """Generate with the pixels of the store."""
-        with self._images.in_passes(self.model):
-            return super()._generate_single_turn(*positional, **named)
-
-    @functools.wraps(GRPOTrainer._get_per_token_logps_and_entropies)
-    def _get_per_token_logps_and_entropies(self, *positional: Any, **named: Any):
-        """Compute with the pixels of the store."""
-        model = arguments_of(GRPOTrainer, "_get_per_token_logps_and_entropies", positional, named)["model"]
-        with self._images.in_passes(model):
-            return super()._get_per_token_logps_and_entropies(*positional, **with_pixels_counted(named))

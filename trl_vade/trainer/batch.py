@@ -1,0 +1,245 @@
+"""The generation batch: generated and scored first, refilled if that is asked for, then prepared by TRL once.
+
+TRL 1.16 generates, passes over the completions and scores them in one method, `_generate_and_score_completions`. Here
+a batch is generated and scored before that method runs, and `_generate` and `_calculate_rewards` answer it from the
+batch. So the passes take the rows with a gradient alone. Images, masks, log-probabilities, advantages and logs are
+TRL's own.
+
+DAPO's dynamic sampling (arXiv 2503.14476) makes a batch in rounds: further rows are chosen and generated for until
+every group has a gradient. Each round is observed and counted, whether its groups are kept or dropped.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+import torch
+import trl
+from accelerate.logging import get_logger
+from accelerate.utils import gather_object
+from numpy.typing import NDArray
+from trl.data_utils import prepare_multimodal_messages
+
+from trl_vade.data.decoding import Rows
+from trl_vade.errors import LibraryError
+from trl_vade.selection.outcomes import accepted_groups, rows_with_gradient
+from trl_vade.version import TESTED_TRL
+
+from .batch_rows import Batch, ended
+from .images.processor import image_parts
+from .method_owners import owners
+from .thinning import Thinning
+from .variants import own_advantages, replace_advantages
+
+logger = get_logger(__name__)
+
+OF_ROWS = ("prompt_ids", "completion_ids", "tool_mask", "completions", "logprobs")
+OUTPUT = (*OF_ROWS, "extra_fields", "images", "tool_images")
+"""What `GRPOTrainer._generate` returns (TRL 1.15, 1.16). The first are None, or have an entry for each completion."""
+
+
+def prompts_of(rows: Rows) -> list[Any]:
+    """Return the prompts of rows with their images, as TRL 1.16 makes them (`_generate_and_score_completions`)."""
+    images = [row.get("images") or ([] if row.get("image") is None else [row["image"]]) for row in rows]
+    if not any(images):
+        return [row["prompt"] for row in rows]
+    return [prepare_multimodal_messages(row["prompt"], images=each) for row, each in zip(rows, images, strict=True)]
+
+
+@dataclass(frozen=True)
+class Round:
+    """K rows that were generated for and scored."""
+
+    output: dict[str, Any]  # of `_generate`, of this process
+    rewards: torch.Tensor  # (K*G, F), of all processes
+    moves: NDArray[np.bool_]  # (K, G) the completions with a gradient
+    advantages: NDArray[np.float64] | None = None  # (K*G,) in place of TRL's
+    sample_index: NDArray[np.int64] | None = None  # (K,)
+    more: list[dict[str, Any]] | None = (
+        None  # of each completion of this process: logged values, the row it was made for
+    )
+
+
+class GenerationBatch:
+    """Maker of the generation batches of one trainer.
+
+    It takes the trainer: TRL's methods are called through it, so that a subclass of the user may override them.
+
+    Attributes:
+        thinning: the rows and tokens of the batch to train on.
+        output: the answer to `_generate` while TRL prepares a batch, else None.
+        rewards: the answer to `_calculate_rewards`, likewise.
+    """
+
+    def __init__(self, trainer: Any):
+        self._trainer, self.thinning = trainer, Thinning(trainer)
+        self._refills = trainer.selection is not None and trainer.args.vade_dynamic_sampling
+        if self._refills:
+            trainer.selection.loader.keeps = True
+        wanted = self._refills or self.thinning.mode != "none" or trainer.args.vade_advantage != "local"
+        rows_change = trainer.tools or trainer.environment_factories is not None or trainer.rollout_func is not None
+        # What a subclass makes of a batch, or of the completions, it does once.
+        methods = ("_generate_and_score_completions", "_generate")[: 1 if self._refills else 2]
+        ours = all(owners(trainer, method)[0].__module__.startswith("trl_vade.") for method in methods)
+        self._scores_first = wanted and ours and not rows_change
+        self._unfilled = 0  # generation batches that could not be filled
+        self.output: tuple[Any, ...] | None = None
+        self.rewards: torch.Tensor | None = None
+
+    def make(self, rows: Rows, prepare: Callable[[Rows], Batch]) -> Batch:
+        """Return the batch that `prepare`, TRL's `_generate_and_score_completions`, makes of `rows` and refills."""
+        live, own = None, None
+        try:
+            if self._scores_first and (scored := self._round(rows)):
+                if self._refills:
+                    rows, scored = self._filled(rows, scored)
+                self.output, self.rewards, own = (*scored.output.values(),), scored.rewards, scored.advantages
+                live = scored.moves.ravel()[self._trainer.accelerator.process_index * len(rows) :][: len(rows)]
+            with self.thinning.preparing(len(rows), live):
+                batch = prepare(rows)
+            if self.output is not None:
+                raise RuntimeError(
+                    "vade_dynamic_sampling=True trains on completions that were scored before, but a subclass or a "
+                    "patch of the trainer generates others. Let its _generate call super(), or set it to False."
+                )
+        finally:
+            self.output = self.rewards = None
+        replace_advantages(self._trainer, batch, own)
+        return self.thinning.placed(batch)
+
+    def generated(self) -> tuple[Any, ...]:
+        """Return the answer to `_generate`, once."""
+        output, self.output = self.output, None
+        return output
+
+    def _round(self, rows: Rows) -> Round | None:
+        """Generate and score. None, and a warning, if this TRL returns something else than is known."""
+        trainer, selection, prompts = self._trainer, self._trainer.selection, prompts_of(rows)
+        output = trainer._generate(prompts)
+        if len(output) != len(OUTPUT):
+            self._refuse_output(output)
+            return None
+        named = dict(zip(OUTPUT, output, strict=True))
+        sample_index = selection and selection.in_flight.sample_index
+        rewards = trainer._calculate_rewards(rows, prompts, named["completions"], named["completion_ids"])
+        own = own_advantages(trainer, rewards)
+        if own is not None:
+            moves = (own != 0.0).reshape(-1, trainer.num_generations)
+        else:
+            moves = rows_with_gradient(
+                rewards.double().cpu().numpy().reshape(-1, trainer.num_generations, rewards.shape[1]),
+                trainer.reward_weights.double().cpu().numpy(),
+                normalise=trainer.multi_objective_aggregation == "normalize_then_sum",
+            )
+        if trainer.mask_truncated_completions:
+            mine = torch.from_numpy(ended(trainer, named["completion_ids"])).to(trainer.accelerator.device)
+            moves = moves & trainer.accelerator.gather(mine).cpu().numpy().reshape(moves.shape)
+        more = self._logged(selection.loader.made or [None] * len(rows)) if self._refills else None
+        return Round(named, trainer._raw_rewards, moves, own, sample_index, more)
+
+    def _refuse_output(self, output: tuple[Any, ...]) -> None:
+        found = f"TRL {trl.__version__} returns {len(output)} values from GRPOTrainer._generate, not {len(OUTPUT)}"
+        if self._refills:
+            raise LibraryError(f"{found}, so vade_dynamic_sampling=True does not work. Set it to False.")
+        logger.warning(f"{found}. So rows without a gradient are left out only in the loss. Install trl{TESTED_TRL}.")
+        self._scores_first, self.output = False, output
+
+    def _logged(self, made: list[Any]) -> list[dict[str, Any]]:
+        """Take what reward functions logged for each completion (`log_extra`) from TRL, beside the rows `made`."""
+        columns = self._trainer._pending_extra_logs
+        extra = [{name: values[i] for name, values in columns.items() if i < len(values)} for i in range(len(made))]
+        columns.clear()
+        return [{"extra": values, "row": row} for values, row in zip(extra, made, strict=True)]
+
+    def _filled(self, rows: Rows, first: Round) -> tuple[Rows, Round]:
+        """Generate for further rows until there are K groups with a gradient, and return the batch of these.
+
+        TRL needs K groups. Groups without a gradient fill up a batch for which no rows or refills are left.
+        """
+        trainer, selection, rounds = self._trainer, self._trainer.selection, [first]
+        missing = selection.num_groups
+        while (missing := missing - int(rounds[-1].moves.any(axis=1).sum())) > 0:
+            more = selection.refill(missing) if len(rounds) <= trainer.args.vade_max_refills else None
+            if more is None:
+                self._warn_of_unfilled(missing, rounds)
+                break
+            rounds.append(self._round(more))
+        whole = first
+        if len(rounds) > 1:
+            _make_one_value_of_each_length(trainer._metrics["train"], [len(each.sample_index) for each in rounds])
+            rows, whole = self._accepted(rounds)
+        extra = [each["extra"] for each in whole.more]
+        for name in {name: None for values in extra for name in values}:
+            trainer._pending_extra_logs[name] = [values.get(name) for values in extra]
+        return rows, whole
+
+    def _accepted(self, rounds: list[Round]) -> tuple[Rows, Round]:
+        """Return this process's share of the rows and of the completions of K groups, with the rewards of all."""
+        trainer, selection, size = self._trainer, self._trainer.selection, self._trainer.num_generations
+        moves = np.concatenate([each.moves for each in rounds])
+        accepted = accepted_groups(moves.any(axis=1), selection.num_groups)
+        mine = self._share_out(self._in_places(rounds, accepted))
+        with selection.feedback.timed("selection"):
+            chosen = np.concatenate([each.sample_index for each in rounds])[accepted]
+            rows = selection.loader.load_again(chosen, [each["row"] for each in mine])
+        trainer.log_multimodal = trainer.args.log_multimodal and selection.loader.images_on_all_processes
+        prompts = prompts_of(rows)
+        trainer._images.note(prompts)
+        images = [[part["image"] for part in image_parts([prompt])] for prompt in prompts]
+        output = {name: None if mine[0][name] is None else [each[name] for each in mine] for name in OF_ROWS}
+        output |= {"extra_fields": {}, "images": images if any(images) else None, "tool_images": []}
+        rewards = torch.cat([each.rewards for each in rounds]).unflatten(0, (-1, size))
+        rewards = rewards[torch.as_tensor(accepted, device=rewards.device)].flatten(0, 1)
+        return rows, Round(output, rewards, moves[accepted], more=mine)
+
+    def _in_places(self, rounds: list[Round], accepted: NDArray[np.int64]) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield this process's completions of the accepted groups, each with its place in the batch."""
+        size, index = self._trainer.num_generations, self._trainer.accelerator.process_index
+        place, groups_before = {group: number for number, group in enumerate(accepted.tolist())}, 0
+        for each in rounds:
+            first = index * len(each.more)
+            for i, more in enumerate(each.more):
+                group, of_group = divmod(first + i, size)
+                if (number := place.get(groups_before + group)) is not None:
+                    values = {name: each.output[name] and each.output[name][i] for name in OF_ROWS}
+                    yield number * size + of_group, values | more
+            groups_before += len(each.sample_index)
+
+    def _share_out(self, mine: Iterable[tuple[int, dict[str, Any]]]) -> list[dict[str, Any]]:
+        """Gather the completions of all processes, and return this process's share in the order of their places."""
+        accelerator = self._trainer.accelerator
+        found = [values for _, values in sorted(gather_object([*mine]), key=itemgetter(0))]
+        share = len(found) // accelerator.num_processes
+        return found[accelerator.process_index * share :][:share]
+
+    def _warn_of_unfilled(self, missing: int, rounds: list[Round]) -> None:
+        """Log a warning about a batch with `missing` groups without a gradient: the 1st, 10th, 100th, and so on."""
+        self._unfilled += 1
+        if str(self._unfilled).rstrip("0") != "1":
+            return
+        selection, most = self._trainer.selection, self._trainer.args.vade_max_refills
+        groups = sum(len(each.sample_index) for each in rounds)
+        if len(rounds) > most:
+            reason = f"vade_max_refills={most} allows no further refill"
+        elif selection.feedback.outage:
+            reason = "there are no refills during a reward outage"
+        else:
+            reason = f"too few other rows of the {len(selection.dataset)} are left for another refill"
+        logger.warning(
+            f"vade_dynamic_sampling: {selection.num_groups - missing} of the {selection.num_groups} groups of a "
+            f"generation batch have a gradient after {len(rounds) - 1} refills ({groups} groups, "
+            f"{groups * self._trainer.num_generations} rollouts), and {reason}. Training continues; the other "
+            f"{missing} groups have an advantage of 0 (batches of this kind so far: {self._unfilled}). If it happens "
+            "often, the rows are too easy or too hard for this policy, or num_generations is too small."
+        )
+
+
+def _make_one_value_of_each_length(metrics: dict[str, list[float]], groups: list[int]) -> None:
+    """Replace what TRL logged of the completions of each round by one value for all, which it averages over steps."""
+    for name, values in metrics.items():
+        if name.startswith("completions/"):
+            new = values[-len(groups) :]
+            of_all = min(new) if "/min" in name else max(new) if "/max" in name else np.average(new, weights=groups)
+            values[-len(groups) :] = [float(of_all)]
