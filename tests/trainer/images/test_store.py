@@ -49,19 +49,6 @@ def test_a_row_of_pixels_for_each_image_is_kept_once(name):
     assert found[name].flatten().tolist() == wanted
 
 
-def test_tiles_are_counted_by_row():
-    tiles = [[2, 3, 2][i] for i in range(3)]
-    given = output(lambda one: one + 1, spatial_shapes=torch.arange(7)[:, None], pixel_attention_mask=torch.rand(7, 3))
-    store = PixelStore()
-    found = expanded(given, Rows(IMAGES, INVERSE, tiles=[tiles[0], tiles[1] + tiles[2], 0]), store)
-    starts = {0: range(2), 1: range(2, 7), 2: range(0)}
-    order = [number for place in INVERSE for number in starts[place]]
-    assert found["spatial_shapes"].flatten().tolist() == order
-    assert filled(found, store).equal(given["pixel_values"][order])
-    assert store.tensors["pixel_attention_mask"].equal(given["pixel_attention_mask"])
-    assert found["pixel_attention_mask"].equal(found["pixel_values"])
-
-
 def test_all_images_of_a_row_together_have_one_number():
     given = {"input_ids": [[0], [1], [2]], "pixel_values": torch.rand(3, 2, 3, 4, 4)}
     given["pixel_attention_mask"] = torch.rand(3, 2, 4, 4)
@@ -78,9 +65,8 @@ def test_all_images_of_a_row_together_have_one_number():
         output(lambda one: 1, a_new_field=torch.zeros(3)),
         output(lambda one: 5),
         output(lambda one: 4, image_grid_thw=torch.tensor([[1, 2, 2]] * 2 + [[1, 2, 3]])),
-        output(lambda one: 2, spatial_shapes=torch.zeros(6, 2)),
     ],
-    ids=["a field", "lengths", "a grid that does not add up", "tiles that were not counted"],
+    ids=["a field", "lengths", "a grid that does not add up"],
 )
 def test_an_unknown_layout_is_left_alone(given):
     store = PixelStore()

@@ -19,10 +19,10 @@ from accelerate.logging import get_logger
 from accelerate.utils import gather_object, send_to_device
 from safetensors import safe_open
 from safetensors.torch import save_file
-from trl.data_utils import prepare_multimodal_messages
 
 from trl_vade.data.loading import with_image_lists
 
+from ..batch import prompts_of
 from ..batch_rows import Batch
 from ..images.processor import share_images
 from ..images.store import PixelStore
@@ -129,10 +129,7 @@ def load_generation_batch(
 
 def process_again(trainer: Any, rows: list[int]) -> dict[str, torch.Tensor]:
     """Return the pixels of rows, read and processed as for their generation batch."""
-    prompts = []
-    for row in with_image_lists(trainer.selection.loader.decoder.load(rows)):
-        images = row["images"] if "images" in row else [row["image"]] if "image" in row else []
-        prompts.append(prepare_multimodal_messages(row["prompt"], images=images) if images else row["prompt"])
+    prompts = prompts_of(with_image_lists(trainer.selection.loader.decoder.load(rows)))
     with trainer._images.preparing(True):
         trainer._tokenize_prompts(share_images(prompts))
     return trainer._images.stores[True].tensors

@@ -12,7 +12,7 @@ from ..method_owners import own_views
 from ..presets import is_adaptive
 from ..seams import lacking
 from .order import order_is_free
-from .processor import Pictures, processed_once
+from .processor import Pictures, cuts_tiles, processed_once
 from .store import PixelStore
 from .tower import has_dropout, pixels_in_place
 
@@ -40,7 +40,7 @@ class ImagesOnce:
     def _is_possible(self) -> bool:
         """Return whether the batches have images that only TRL and this package use."""
         trainer = self._trainer
-        if not trainer._is_vlm:
+        if not trainer._is_vlm or cuts_tiles(trainer.processing_class.image_processor):
             return False
         if trainer.tools or trainer.environment_factories is not None or trainer.rollout_func is not None:
             return False

@@ -1,13 +1,11 @@
 """A stand-in for the processor, which sees each distinct row of a generation batch once.
 
 TRL 1.16 calls the processor with the rows of all completions, to tokenise the prompts and again for the pixels. The
-layouts LFM2-VL and InternVL have a third call, of the image processor alone, for their counts of tiles. The real
-processor runs whole, since some processors count image tokens from the shape of `pixel_values`.
+real processor runs whole, since some processors count image tokens from the shape of `pixel_values`.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,9 +16,6 @@ from ..generation.repeated_prompts import same
 from .store import PixelStore, Rows, distinct, expanded
 
 logger = get_logger(__name__)
-
-COUNTS = ("image_rows", "image_cols", "num_patches")
-"""What TRL reads from the image processor alone, an entry for each image."""
 
 
 class Pictures:
@@ -81,6 +76,11 @@ def has_grid(image_processor: Any) -> bool:
     return "image_grid_thw" in image_processor.model_input_names
 
 
+def cuts_tiles(image_processor: Any) -> bool:
+    """Return whether images become numbers of tiles that TRL asks for again (InternVL, LFM2-VL)."""
+    return hasattr(image_processor, "crop_to_patches") or "spatial_shapes" in image_processor.model_input_names
+
+
 def settings_of(named: dict[str, Any]) -> str:
     """Return the arguments of an image processor as a key. TRL's calls differ in `return_tensors` alone."""
     return repr(sorted((named | {"return_tensors": "pt"}).items()))
@@ -96,9 +96,7 @@ class Processed:
     def __init__(self, image_processor: Any, pictures: Pictures):
         self._preprocess, self._pictures = image_processor.preprocess, pictures
         self._each = has_grid(image_processor)
-        self._thumbnail = getattr(image_processor, "use_thumbnail", False)
         self._made: dict[Any, BatchFeature] = {}
-        self.last: BatchFeature | None = None  # the latest result, with the counts that processors drop
 
     def __call__(self, images: Any, *positional: Any, **named: Any) -> BatchFeature:
         """Return what `preprocess` returns, of the real call or of an earlier one."""
@@ -111,8 +109,7 @@ class Processed:
             named["return_tensors"] = "pt"
             make = self._process_each if self._each else self._preprocess
             self._made[key] = make(images, **named)
-        self.last = self._made[key]
-        return BatchFeature(dict(self.last))
+        return BatchFeature(dict(self._made[key]))
 
     def _process_each(self, images: Any, **named: Any) -> BatchFeature:
         """Process the distinct images, and repeat the results for all."""
@@ -125,18 +122,6 @@ class Processed:
         parts = made["pixel_values"].split(grids.prod(-1).tolist())
         pixels = torch.cat([parts[place] for place in inverse])
         return BatchFeature({"pixel_values": pixels, "image_grid_thw": grids[inverse]})
-
-    def tiles(self, counts: list[int]) -> list[int] | None:
-        """Return the tiles of each row with so many images, as TRL 1.16 counts them. None if images have no tiles."""
-        made = self.last or {}
-        if "image_rows" in made:
-            each = torch.as_tensor(made["image_rows"]) * torch.as_tensor(made["image_cols"])
-            each = each + (each > 1) if self._thumbnail else each
-        elif "num_patches" in made:
-            each = torch.as_tensor(made["num_patches"])
-        else:
-            return None
-        return [int(part.sum()) for part in each.flatten().split(counts)]
 
 
 def _flat(images: Any) -> Iterator[Any]:
@@ -155,7 +140,7 @@ def processed_once(trainer: Any, pictures: Pictures, store: PixelStore) -> Itera
     processed = Processed(image_processor, pictures)
     # Not an attribute of the object: `to_dict` would copy it.
     image_processor.__class__ = type(kind.__name__, (kind,), {"preprocess": staticmethod(processed)})
-    trainer.processing_class = _stand_in(real, processed, pictures, store)
+    trainer.processing_class = _stand_in(real, pictures, store)
     try:
         yield
     finally:
@@ -163,31 +148,18 @@ def processed_once(trainer: Any, pictures: Pictures, store: PixelStore) -> Itera
         image_processor.__class__ = kind
 
 
-def _distinct(texts: list[str], images: list[Any], pictures: Pictures) -> tuple[list[int], Rows] | None:
-    """Return the places of the distinct rows, and the rows. None if an image is not of the batch."""
-    keys = [pictures.keys(row) for row in images]
-    if None in keys:
-        return None
-    at, inverse = distinct([*zip(texts, map(tuple, keys), strict=True)])
-    return at, Rows([keys[place] for place in at], inverse)
-
-
-def _stand_in(real: Any, processed: Processed, pictures: Pictures, store: PixelStore) -> Any:
+def _stand_in(real: Any, pictures: Pictures, store: PixelStore) -> Any:
     """Return an object of `real`'s class, with its values, that runs `real` once for each distinct row."""
-    batch: list[Any] = []  # of the latest call: the places of its distinct rows, and the rows
 
     class Once(type(real)):  # type: ignore[misc]  # isinstance(..., ProcessorMixin) stays true
-        image_processor = property(lambda self: _Counting(real.image_processor, batch))
-
         def __call__(self, images: Any = None, text: Any = None, **named: Any) -> Any:
-            found = None
-            if images is not None and isinstance(text, list) and len(images) == len(text):
-                found = _distinct(text, images, pictures)
-            if found is None:
+            of_rows = images is not None and isinstance(text, list) and len(images) == len(text)
+            keys = [pictures.keys(row) for row in images] if of_rows else [None]
+            if None in keys:
                 return real(images=images, text=text, **named)
-            (at, rows), batch[:] = found, found
+            at, inverse = distinct([*zip(text, map(tuple, keys), strict=True)])
             output = real(images=[images[place] or [] for place in at], text=[text[place] for place in at], **named)
-            many = expanded(output, replace(rows, tiles=processed.tiles([*map(len, rows.images)])), store)
+            many = expanded(output, Rows([keys[place] for place in at], inverse), store)
             if many is None:
                 logger.warning_once(
                     f"{type(real).__name__} returns {', '.join(output)}, and their layout is unknown. These images "
@@ -200,22 +172,3 @@ def _stand_in(real: Any, processed: Processed, pictures: Pictures, store: PixelS
     stand_in = object.__new__(Once)
     stand_in.__dict__ = real.__dict__
     return stand_in
-
-
-class _Counting:
-    """The image processor as TRL asks it for the tiles of each image: answered once a row, and repeated."""
-
-    def __init__(self, image_processor: Any, batch: list[Any]):
-        self._image_processor, self._batch = image_processor, batch
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._image_processor, name)
-
-    def __call__(self, images: Any, **named: Any) -> Any:
-        if not self._batch or len(images) != len(self._batch[1].inverse):
-            return self._image_processor(images, **named)
-        at, rows = self._batch
-        made = self._image_processor([images[place] or [] for place in at], **named)
-        counts = [len(row) for row in rows.images]
-        parts = {name: torch.as_tensor(made[name]).split(counts) for name in COUNTS if name in made}
-        return {name: torch.cat([split[place] for place in rows.inverse]) for name, split in parts.items()}

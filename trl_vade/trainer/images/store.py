@@ -2,8 +2,7 @@
 
 TRL 1.16 keeps `pixel_values` once for each completion, and shuffles, splits and slices them by their first dimension
 alone. A column of whole numbers with the same first dimension and as many dimensions passes all of that. Entry n
-stands for row n of the store: a patch (Qwen-VL), a tile (InternVL, LFM2-VL), an image (Gemma 3, LLaVA), or all images
-of a prompt (Idefics).
+stands for row n of the store: a patch (Qwen-VL, GLM-V), an image (Gemma, LLaVA), or all images of a prompt (Idefics).
 """
 
 from collections.abc import Callable
@@ -15,7 +14,6 @@ import torch
 
 OF_ROWS = ("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids")
 OF_IMAGES = ("image_grid_thw", "image_sizes", "image_position_ids")
-OF_TILES = ("spatial_shapes",)
 PIXELS = ("pixel_values", "pixel_attention_mask")
 """Outputs of a processor by what an entry of them belongs to. The last are kept in the store."""
 
@@ -71,12 +69,10 @@ class Rows:
     Attributes:
         images: for each distinct row, the keys of its images.
         inverse: for each row asked for, the place of its distinct row.
-        tiles: for each distinct row, its tiles, where the processor cuts images into tiles; else None.
     """
 
     images: list[list[int]]
     inverse: list[int]
-    tiles: list[int] | None = None
 
 
 def expanded(output: dict[str, Any], rows: Rows, store: PixelStore) -> dict[str, Any] | None:
@@ -91,15 +87,13 @@ def expanded(output: dict[str, Any], rows: Rows, store: PixelStore) -> dict[str,
         The output, or None where it has fields or lengths of an unknown layout. The store is then unchanged.
     """
     counts = [len(images) for images in rows.images]
-    lengths = _lengths(output, counts, rows.tiles)
-    if output.keys() - {*OF_ROWS, *OF_IMAGES, *OF_TILES, *PIXELS} or lengths is None:
+    lengths = _lengths(output, counts)
+    if output.keys() - {*OF_ROWS, *OF_IMAGES, *PIXELS} or lengths is None:
         return None
     found = {name: _taken(output[name], rows.inverse) for name in OF_ROWS if name in output}
-    for names, parts in ((OF_IMAGES, counts), (OF_TILES, rows.tiles)):
-        for name in names:
-            if name in output:
-                split = torch.split(torch.as_tensor(output[name]), parts)
-                found[name] = torch.cat([split[place] for place in rows.inverse])
+    for name in {*OF_IMAGES} & output.keys():
+        split = torch.split(torch.as_tensor(output[name]), counts)
+        found[name] = torch.cat([split[place] for place in rows.inverse])
     numbers, pixels = _numbered(output, rows, lengths)
     store.put(pixels, source=output["pixel_values"])
     column = torch.cat([numbers[place] for place in rows.inverse])
@@ -108,7 +102,7 @@ def expanded(output: dict[str, Any], rows: Rows, store: PixelStore) -> dict[str,
     return {name: found[name] for name in output}  # in the processor's order
 
 
-def _lengths(output: dict[str, Any], counts: list[int], tiles: list[int] | None) -> list[list[int]] | None:
+def _lengths(output: dict[str, Any], counts: list[int]) -> list[list[int]] | None:
     """Return the rows of `pixel_values` of each image, for each row of text; TRL 1.16 tells layouts apart likewise.
 
     A list with one entry stands for all images of a row together.
@@ -118,14 +112,10 @@ def _lengths(output: dict[str, Any], counts: list[int], tiles: list[int] | None)
         patches = torch.as_tensor(output["image_grid_thw"]).prod(-1).tolist()
         ends = [0, *accumulate(counts)]
         found = [patches[first:end] for first, end in pairwise(ends)]
-    elif tiles is not None:
-        found = [[number] for number in tiles]
     elif "pixel_attention_mask" not in output and size == sum(counts):
         found = [[1] * count for count in counts]
     else:
         found = [[1] for _ in counts]
-    if "spatial_shapes" in output and tiles is None:
-        return None
     return found if sum(map(sum, found)) == size else None
 
 

@@ -15,12 +15,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from .store import OF_IMAGES, OF_TILES, PixelStore, distinct
+from .store import OF_IMAGES, PixelStore, distinct
 
-OF_UNITS = (*OF_IMAGES, *OF_TILES)
-"""Arguments of `get_image_features` with an entry for each image or tile."""
 FEATURES = ("pooler_output", "deepstack_features")
-"""Its results with an entry for each image or tile; the second, of Qwen3-VL, is a list of these, one a layer."""
+"""Results of `get_image_features` with an entry for each image. The second (Qwen3-VL) is a list of these by layer."""
 
 
 def inner_of(model: nn.Module) -> nn.Module | None:
@@ -80,7 +78,7 @@ def _with_pixels(original: Any, store: PixelStore, once: bool, move: Callable[[t
             given[name] = torch.cat([*map(move, store.rows(name, [spans[place] for place in at]))])
         if len(at) == len(spans):
             return original(**_by_name(given))
-        for name in OF_UNITS:
+        for name in OF_IMAGES:
             if given.get(name) is not None:
                 given[name] = given[name][at]
         found = original(**_by_name(given))

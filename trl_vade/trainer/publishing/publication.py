@@ -1,8 +1,8 @@
 """The uploads of a run: each save to the model's repository, and its posterior to a data-set repository.
 
 transformers 5.23 uploads the output directory and the checkpoint separately, in the background, from files that the
-next save changes. It skips a push while one is running (by design, huggingface/transformers#13503), and never reads the
-errors of the uploads (since #25095). So the trainer's methods that upload are replaced by those here: no push is
+next save changes. It skips a push while one is running (by design, huggingface/transformers#13503), and never reads
+the errors of the uploads (since #25095). So the trainer's methods that upload are replaced by those here: no push is
 skipped, and a missing one is an error at the end.
 """
 
