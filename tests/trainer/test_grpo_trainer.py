@@ -104,12 +104,12 @@ def test_a_plain_config_gets_the_defaults_of_vade_and_is_the_trainers_own(text_m
     trainer = VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows)
     assert trainer.args is args
     assert type(args) is GRPOConfig
-    assert args.vade_sampler == "thompson"
+    assert args.vade_preset == "balanced"
     args.max_steps = 4  # as in stock, what is changed before training counts
     trainer.train()
     assert trainer.selection.sampler.posterior.step == 4
     trainer.save_model()
-    assert torch.load(f"{args.output_dir}/training_args.bin", weights_only=False).vade_sampler == "thompson"
+    assert torch.load(f"{args.output_dir}/training_args.bin", weights_only=False).vade_preset == "balanced"
     assert args.to_dict() == before | {"max_steps": 4}
 
 
@@ -132,7 +132,7 @@ def test_without_args_the_trainer_makes_its_own(text_model_path, text_rows, tmp_
     monkeypatch.chdir(tmp_path)
     trainer = VADEGRPOTrainer(text_model_path, says_a_digit, train_dataset=text_rows)
     assert trainer.args.output_dir == f"{Path(text_model_path).name}-VADE"
-    assert trainer.args.vade_sampler == "thompson"
+    assert trainer.args.vade_preset == "balanced"
 
 
 # ------------------------------------------------------------------------------------------------------ feedback

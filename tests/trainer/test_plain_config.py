@@ -5,37 +5,25 @@ from trl import GRPOConfig
 
 from tests.support.refusals import refused, says
 from tests.support.runs import says_a_digit
-from trl_vade import VADEGRPOTrainer
+from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.errors import ConfigurationError, SnapshotMismatchError
 
 
-@pytest.mark.parametrize(
-    "changes", [{"shuffle_dataset": False}, {"accelerator_config": {"split_batches": True}}], ids=str
-)
-def test_a_plain_config_is_told_of_the_one_that_has_the_setting(text_rows, make_args, changes):
-    offers = ["vade_sampler='uniform'", "VADEGRPOConfig"]
-    with refused(ConfigurationError, ["GRPOConfig", *changes], offers) as raised:
-        VADEGRPOTrainer("/no/model", says_a_digit, make_args(GRPOConfig, **changes), text_rows)
-    assert raised.value.__cause__ is None
-
-
-def test_no_config_at_all_is_told_the_same(text_rows, tmp_path, monkeypatch):
+@pytest.mark.parametrize("args", [None, GRPOConfig, VADEGRPOConfig])
+def test_a_config_without_the_setting_is_told_of_the_one_that_has_it(
+    text_rows, make_args, tmp_path, monkeypatch, args
+):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("transformers.training_args.is_torch_bf16_gpu_available", lambda: True)
-    with refused(ConfigurationError, ["train_dataset"], ["VADEGRPOConfig"]):
-        VADEGRPOTrainer("/no/model", says_a_digit, train_dataset=text_rows.to_iterable_dataset())
+    rewards = [says_a_digit, says_a_digit]  # two of one name
+    monkeypatch.setattr("trl_vade.trainer.preflight.make_signal", refuse)
+    with refused(ConfigurationError, ["vade_success_reward"]) as raised:
+        VADEGRPOTrainer("/no/model", rewards, args and make_args(args), text_rows)
+    assert says(str(raised.value), "VADEGRPOConfig") == (args is not VADEGRPOConfig)
 
 
-def test_a_config_that_has_the_setting_is_not(text_rows, make_args):
-    with pytest.raises(ConfigurationError) as raised:
-        VADEGRPOTrainer("/no/model", says_a_digit, make_args(), text_rows.to_iterable_dataset())
-    assert not says(str(raised.value), "VADEGRPOConfig")
-
-
-def test_nor_is_a_plain_config_by_a_message_about_stock_settings(text_rows, make_args):
-    with pytest.raises(ConfigurationError) as raised:
-        VADEGRPOTrainer("/no/model", says_a_digit, make_args(GRPOConfig), text_rows.select(range(3)))
-    assert not says(str(raised.value), "VADEGRPOConfig")
+def refuse(*arguments):
+    raise ConfigurationError("Set vade_success_reward.")
 
 
 def test_training_says_so_too(text_model_path, text_rows, make_args, checkpointed_run):

@@ -11,20 +11,57 @@ from tests.support.own_samplers import OWN
 from tests.support.refusals import refused
 from tests.support.rows import numbered_rows, picture
 from tests.support.runs import always_half, says_a_digit
-from trl_vade import VADEGRPOTrainer
+from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.errors import ConfigurationError
 from trl_vade.rewards import accuracy_reward, relaxed_accuracy_reward
-from trl_vade.trainer.preflight import selects_on_time
+from trl_vade.trainer.preflight import check_stratify_by, look_over
+from trl_vade.trainer.presets import setting
 
 
 def make_trainer(*arguments, **named):
     return VADEGRPOTrainer("no/such-model: refused before it is looked up", *arguments, **named)
 
 
-def test_fewer_rows_than_a_generation_batch_are_refused(text_rows, make_args):
-    offers = ["per_device_train_batch_size", "steps_per_generation", "gradient_accumulation_steps"]
-    with refused(ConfigurationError, ["train_dataset", "3 rows", "4"], offers):
-        make_trainer(says_a_digit, make_args(), text_rows.select(range(3)))
+class InOrder(VADEGRPOTrainer):
+    def _get_train_sampler(self, dataset=None):
+        return range(24)
+
+
+UNCHOSEN = {
+    "stream": ({}, lambda rows: rows.to_iterable_dataset(), "IterableDataset"),
+    "few": ({}, lambda rows: rows.select(range(3)), "3 rows"),
+    "ordered": ({"shuffle_dataset": False}, lambda rows: rows, "shuffle_dataset=False"),
+    **{
+        name: ({"accelerator_config": {name: True}}, lambda rows: rows, f"accelerator_config.{name}=True")
+        for name in ("dispatch_batches", "split_batches")
+    },
+    "own": ({}, lambda rows: rows, "InOrder._get_train_sampler"),
+}
+
+
+@pytest.mark.parametrize("name", UNCHOSEN)
+@pytest.mark.parametrize("config", [VADEGRPOConfig, GRPOConfig])
+def test_where_no_sampler_can_choose_the_default_is_uniform_with_one_line_and_a_choice_asked_for_is_refused(
+    text_rows, make_args, caplog, name, config
+):
+    settings, rows_of, reason = UNCHOSEN[name]
+    kind = InOrder if name == "own" else VADEGRPOTrainer
+    args, rows = make_args(config, **settings), rows_of(text_rows)
+    given = {"model": "no/model", "reward_funcs": says_a_digit, "args": args, "train_dataset": rows}
+    assert not look_over(given, kind).on_time
+    assert (setting(args, "sampler"), caplog.text.count("This run is plain GRPO")) == ("uniform", 1)
+    assert reason in caplog.text
+    if not settings and name != "own":  # the next trainer with these settings chooses
+        assert look_over(given | {"train_dataset": text_rows}, kind).on_time
+    for sampler in ("thompson", "greedy", OWN):
+        with refused(ConfigurationError, [f"vade_sampler={sampler!r}", reason], ["vade_sampler='uniform'"]):
+            look_over(given | {"args": make_args(vade_sampler=sampler, **settings)}, kind)
+
+
+@pytest.mark.parametrize("changes", [{"vade_dynamic_sampling": True}, {"vade_stratify_by": "limit"}], ids=str)
+def test_what_needs_a_posterior_is_refused_where_no_sampler_can_choose(text_rows, make_args, changes):
+    with refused(ConfigurationError, [*changes]):
+        make_trainer(says_a_digit, make_args(**changes), text_rows.to_iterable_dataset())
 
 
 @pytest.mark.parametrize(
@@ -91,24 +128,6 @@ def test_dynamic_sampling_is_refused_where_a_batch_cannot_be_put_together_again(
         make_trainer(says_a_digit, args, text_rows, **{name: value})
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{"shuffle_dataset": False}, {"accelerator_config": {"dispatch_batches": True}}, "stream"],
-)
-def test_dynamic_sampling_is_refused_where_uniform_is_the_stock_trainer(text_rows, make_args, changes):
-    settings = changes if isinstance(changes, dict) else {}
-    args = make_args(vade_dynamic_sampling=True, vade_sampler="uniform", **settings)
-    rows = text_rows.to_iterable_dataset() if changes == "stream" else text_rows
-    names = ["vade_dynamic_sampling=True", "vade_sampler='uniform'"]
-    with refused(ConfigurationError, names, ["vade_dynamic_sampling=False"]):
-        make_trainer(says_a_digit, args, rows)
-
-
-def test_plain_config_that_cannot_work_is_refused_too(text_rows, make_args):
-    with refused(ConfigurationError, ["shuffle_dataset=False"], ["shuffle_dataset=True"]):
-        make_trainer(says_a_digit, make_args(GRPOConfig, shuffle_dataset=False), text_rows)
-
-
 # ----------------------------------------------------------------------------------------------------------- strata
 
 
@@ -149,4 +168,4 @@ def test_whole_numbers_texts_and_classes_are_strata_in_any_format(text_rows, mak
     rows = text_rows.add_column("task", [0, 1] * 12 if labels == "class" else labels)
     if labels == "class":
         rows = rows.cast_column("task", ClassLabel(names=["algebra", "logic"]))
-    assert selects_on_time(make_args(vade_stratify_by="task"), rows.with_format(form))
+    check_stratify_by(make_args(vade_stratify_by="task"), rows.with_format(form))

@@ -93,7 +93,7 @@ class OwnLoader(VADEGRPOTrainer):
 def test_an_own_sampler_or_loader_is_refused_by_name_before_a_model_is_loaded(text_rows, make_args, kind):
     method = "_get_train_sampler" if kind is InOrder else "get_train_dataloader"
     with refused(ConfigurationError, [f"{kind.__name__}.{method}", "'thompson'"], ["vade_sampler='uniform'"]):
-        kind("/no/model", says_a_digit, make_args(), text_rows)
+        kind("/no/model", says_a_digit, make_args(vade_sampler="thompson"), text_rows)
 
 
 def test_with_uniform_an_own_sampler_is_heard_as_in_stock(text_model_path, text_rows, make_args, caplog):
@@ -122,7 +122,7 @@ def test_with_uniform_an_own_sampler_is_heard_as_in_stock(text_model_path, text_
 
 
 def test_dynamic_sampling_is_refused_beside_an_own_sampler(text_rows, make_args):
-    with refused(ConfigurationError, ["vade_dynamic_sampling=True", "subclass"], ["vade_dynamic_sampling=False"]):
+    with refused(ConfigurationError, ["vade_dynamic_sampling=True", "InOrder"], ["vade_dynamic_sampling=False"]):
         InOrder("/no/model", says_a_digit, make_args(vade_sampler="uniform", vade_dynamic_sampling=True), text_rows)
 
 

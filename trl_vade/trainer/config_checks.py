@@ -49,8 +49,6 @@ def validate(args: Any, config: type) -> None:
         )
     if args.vade_variants is not None:
         _check_variants(args)
-    if is_adaptive(args):
-        _check_loader(args)
 
 
 def check_own_settings(args: Any, config: type) -> None:
@@ -138,20 +136,3 @@ def _check_variants(args: Any) -> None:
                 f"vade_advantage={args.vade_advantage!r} with {name}={getattr(args, name)!r}: the rewards of a "
                 f"problem are summed and scaled by its own spread. Set {name}={only!r}, or vade_advantage='local'."
             )
-
-
-def _check_loader(args: Any) -> None:
-    """Refuse settings of the data loader that do not work with rows chosen for each generation batch."""
-    sampler = setting(args, "sampler")
-    for name in ("split_batches", "dispatch_batches"):
-        if getattr(args.accelerator_config, name):
-            raise ConfigurationError(
-                f"accelerator_config.{name}=True with vade_sampler={sampler!r}: one process would read the data "
-                "loader for all, but every process chooses the rows of a generation batch behind the loader. Set "
-                f"accelerator_config.{name}=False, or vade_sampler='uniform'."
-            )
-    if not args.shuffle_dataset:
-        raise ConfigurationError(
-            f"shuffle_dataset=False asks for the rows in file order, and vade_sampler={sampler!r} chooses the rows by "
-            "their posterior. Set shuffle_dataset=True, or vade_sampler='uniform'."
-        )

@@ -30,14 +30,15 @@ class VADEGRPOConfig(GRPOConfig):
             `"paper_last_update"` are the paper's ablations.
         vade_sampler: Chooses the rows of each generation batch: `"thompson"`, `"greedy"`, `"uniform"`, or a sampler of
             your own. `"thompson"` draws a pass rate from each row's posterior and takes the rows with the largest
-            information gain (Algorithm 1 of the paper). `"greedy"` uses the posterior mean instead of a draw, and is
-            what `"thompson"` means with `vade_preset="paper_greedy"`. `"uniform"` takes every row once an epoch. It
-            equals vanilla GRPO bit for bit, with five exceptions. Vision placeholders cannot be sampled. A transform
-            of the data set runs once for each chosen row and not for each completion. An infinite reward is refused. A
-            resumed run continues inside its epoch even with `ignore_data_skip`. Generation with vLLM is corrected. A
-            sampler of your own is an object with the verbs of `trl_vade.PromptSampler`, or the import path of its
-            class, `"package.module:Class"`, which is called with the number of rows and `seed`. See
-            docs/guides/own_sampler.md.
+            information gain (Algorithm 1 of the paper). `"greedy"` uses the posterior mean instead of a draw. `None`
+            is the preset's, which is `"thompson"` but for `"paper_greedy"`. Where no sampler can choose (a stream,
+            environments that own the data, `shuffle_dataset=False`, too few rows), it is `"uniform"`, and the log says
+            so. `"uniform"` takes every row once an epoch. It equals vanilla GRPO bit for bit, with five exceptions.
+            Vision placeholders cannot be sampled. A transform of the data set runs once for each chosen row and not
+            for each completion. An infinite reward is refused. A resumed run continues inside its epoch even with
+            `ignore_data_skip`. Generation with vLLM is corrected. A sampler of your own is an object with the verbs of
+            `trl_vade.PromptSampler`, or the import path of its class, `"package.module:Class"`, which is called with
+            the number of rows and `seed`. See docs/guides/own_sampler.md.
         vade_information_gain: How much a row with pass rate p is expected to teach. `"asymmetric"` is p(1-p)^2 (eq. 4
             of the paper), largest at p = 1/3: it prefers hard rows to easy rows. `"symmetric"` is p(1-p), largest at
             p = 1/2: it avoids impossible and mastered rows alike. `None` uses the preset's gain.
@@ -124,7 +125,7 @@ class VADEGRPOConfig(GRPOConfig):
         Literal["balanced", "frontier", "paper", "paper_symmetric", "paper_greedy", "paper_last_update"],
         {"of": "posterior"},
     ] = "balanced"
-    vade_sampler: str = "thompson"  # an object becomes the import path of its class, see `own_sampler.PathOf`
+    vade_sampler: str | None = None  # an object becomes the import path of its class, see `own_sampler.PathOf`
     vade_information_gain: Annotated[Literal["asymmetric", "symmetric"] | None, {"of": "posterior"}] = None
     vade_cooldown: Annotated[float | None, {"range": "[0, 1)", "of": "posterior"}] = None
     vade_decay_sampled: Annotated[float | None, {"range": "[0, 1]", "card": False}] = None

@@ -47,8 +47,8 @@ def is_name(value: Any) -> bool:
 
 
 def check_sampler(value: Any) -> None:
-    """Raise `ConfigurationError` unless `value`, a result of `as_text`, names a sampler. Nothing is imported."""
-    if not isinstance(value, PathOf) and not is_name(value):
+    """Raise `ConfigurationError` unless `value`, a result of `as_text`, names a sampler or is None. Import nothing."""
+    if not (value is None or isinstance(value, PathOf) or is_name(value)):
         raise ConfigurationError(
             f"vade_sampler={abbreviated(value)} is not known. Set it to one of {', '.join(SAMPLERS)}, to the import "
             f"path of a sampler of your own, 'package.module:Class', or to an object with the verbs {VERBS}."

@@ -14,6 +14,7 @@ from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.rewards.functions import refuse_rows
 from trl_vade.selection.warm_start import WarmStart
 
+from .config_checks import validate
 from .grpo_config import VADE_DEFAULTS, VADEGRPOConfig, with_vade_defaults
 from .initial_posterior import read_warm_start
 from .overlong import drop_overlong
@@ -57,36 +58,27 @@ def look_over(arguments: dict[str, Any], trainer_class: type) -> Preflight:
         find_sampler(setting(args, "sampler"))
     names = reward_names(arguments.get("reward_funcs"), arguments.get("environment_factory"))
     success = make_signal(args, names).facts["success_reward"] if names else None
-    refuse_unnumbered(args, arguments.get("train_dataset"))
     refuse_rows(arguments.get("reward_funcs"), arguments.get("train_dataset"), arguments.get("eval_dataset"))
     drop_overlong(arguments, args)
     lay_out_variants(arguments, args)  # an overlong original takes its variants along
     rows = arguments.get("train_dataset")
-    on_time = selects_on_time(args, rows) and not brings_own_loader(trainer_class, args)
+    reason = why_not_chosen(args, rows, trainer_class)
+    settle_sampler(args, reason)
     _refuse_refills(args, arguments)
-    if on_time:
+    if reason is None:
+        check_stratify_by(args, rows)
         variant_rows(rows, args)
-    else:
-        _refuse_without_selection(args)
-    return Preflight(on_time, read_warm_start(args, rows, success_reward=success))
+    return Preflight(reason is None, read_warm_start(args, rows, success_reward=success))
 
 
 def resolve_args(args: GRPOConfig | None, model: Any) -> GRPOConfig:
     """Return `args` with VADE's fields. For None, return defaults with an output directory named after `model`."""
+    if isinstance(getattr(args, "vade_sampler", None), NotAsked):  # chosen for another trainer with the same `args`
+        args.vade_sampler = None
     if args is None:
         model_id = model if isinstance(model, str) else get_config_model_id(model.config)
         args = VADEGRPOConfig(f"{model_id.split('/')[-1]}-VADE")
     return with_vade_defaults(args)
-
-
-def refuse_unnumbered(args: GRPOConfig, rows: Any) -> None:
-    """Raise `ConfigurationError` if the sampler cannot choose rows by their numbers."""
-    if is_adaptive(args) and not isinstance(rows, Dataset):
-        raise ConfigurationError(
-            f"train_dataset is of type {type(rows).__name__}, and vade_sampler={setting(args, 'sampler')!r} chooses "
-            "rows by their numbers. Pass a datasets.Dataset: one split, not streamed, made by "
-            "datasets.Dataset.from_list of a list. Or set vade_sampler='uniform', which leaves the rows to TRL."
-        )
 
 
 def reward_names(reward_funcs: Any, environment_factory: Any = None) -> list[str] | None:
@@ -114,60 +106,75 @@ def reward_names(reward_funcs: Any, environment_factory: Any = None) -> list[str
     return names
 
 
-def selects_on_time(args: GRPOConfig, train_dataset: Any) -> bool:
-    """Return whether VADE chooses the rows. It is False for settings under which `uniform` is plain GRPO.
-
-    Raises:
-        ConfigurationError: the data set has too few rows, or lacks a column that a setting names.
-    """
-    if not isinstance(train_dataset, Dataset):
-        return False
-    num_groups = args.generation_batch_size // args.num_generations
-    if is_adaptive(args) and len(train_dataset) < num_groups:
-        raise ConfigurationError(
-            f"train_dataset has {len(train_dataset)} rows, but a generation batch takes {num_groups} distinct rows "
-            f"(generation_batch_size {args.generation_batch_size} / num_generations {args.num_generations}). Add "
-            "rows, or lower per_device_train_batch_size, steps_per_generation or gradient_accumulation_steps."
+def why_not_chosen(args: GRPOConfig, rows: Any, trainer_class: type) -> str | None:
+    """Return why no sampler can choose the rows of a run, so that it is plain GRPO, or None."""
+    if not isinstance(rows, Dataset):
+        return (
+            f"train_dataset is of type {type(rows).__name__}, and a sampler chooses rows by their numbers: pass a "
+            "datasets.Dataset, one split that is not streamed"
         )
-    if args.vade_stratify_by is not None:
-        _check_stratify_by(args.vade_stratify_by, train_dataset)
-    loader = args.accelerator_config
-    stock_only = not args.shuffle_dataset or loader.split_batches or loader.dispatch_batches
-    return len(train_dataset) >= num_groups and not stock_only
-
-
-def brings_own_loader(trainer_class: type, args: GRPOConfig) -> bool:
-    """Return whether a user's subclass decides which rows are loaded, and log that it does.
-
-    Raises:
-        ConfigurationError: it does, and `vade_sampler` chooses rows, too.
-    """
-    found = []
+    groups = args.generation_batch_size // args.num_generations
+    if len(rows) < groups:
+        return (
+            f"train_dataset has {len(rows)} rows, and a generation batch takes {groups} distinct ones "
+            f"(generation_batch_size {args.generation_batch_size} / num_generations {args.num_generations}; lower "
+            "per_device_train_batch_size, steps_per_generation or gradient_accumulation_steps)"
+        )
+    if not args.shuffle_dataset:
+        return "shuffle_dataset=False asks for the rows in file order"
+    for name in ("split_batches", "dispatch_batches"):
+        if getattr(args.accelerator_config, name):
+            return f"accelerator_config.{name}=True lets one process read the rows for all"
     for name in ("_get_train_sampler", "get_train_dataloader"):
         owner: Any = next(kind for kind in trainer_class.__mro__ if name in vars(kind))
         if owner.__module__.partition(".")[0] not in LIBRARIES:
-            found.append(f"{owner.__name__}.{name}")
-    methods = ", ".join(found)
-    if found and is_adaptive(args):
+            return f"{owner.__name__}.{name} decides which rows are loaded"
+    return None
+
+
+def settle_sampler(args: GRPOConfig, reason: str | None) -> None:
+    """Make a run uniform for which there is a `reason` against a choice, and say so; refuse if a choice was asked for.
+
+    `vade_sampler` is set to `"uniform"` in `args`, as a text that another trainer with the same `args` does not take
+    for the user's.
+
+    Raises:
+        ConfigurationError: `vade_sampler`, or a setting that needs a posterior, was set.
+    """
+    if reason is None:
+        return
+    plain = f"This run is plain GRPO, without a posterior and without vade/ metrics: {reason}."
+    if args.vade_sampler is not None and is_adaptive(args):
         raise ConfigurationError(
-            f"A subclass defines {methods}, and vade_sampler={setting(args, 'sampler')!r} chooses rows, too. Remove "
-            "the method, so that the sampler chooses, or set vade_sampler='uniform', so that the method decides as in "
-            "GRPOTrainer."
+            f"vade_sampler={args.vade_sampler!r} cannot choose rows: {reason}. Change that, or set "
+            "vade_sampler='uniform', which leaves the rows to TRL."
         )
-    if found:
-        logger.warning(
-            f"{methods} decides which rows are loaded, so this run is plain GRPO: without a posterior and without "
-            "vade/ metrics. Remove the method to get both."
-        )
-    return bool(found)
+    args.vade_sampler = args.vade_sampler or NotAsked("uniform")
+    logger.warning(plain)
+    validate(args, VADEGRPOConfig)
+    for name in ("vade_variants", "vade_dynamic_sampling", "vade_posterior_hub_id"):
+        if getattr(args, name):
+            raise ConfigurationError(
+                f"{name}={getattr(args, name)!r} needs a posterior or refills. {plain} Change that, or set "
+                f"{name}={VADE_DEFAULTS[name]!r}."
+            )
+
+
+class NotAsked(str):
+    """The value of a setting that the trainer chose."""
+
+    def __reduce__(self) -> Any:
+        return str, (str(self),)
 
 
 WHOLE_OR_TEXT = ("string", "large_string", "int", "uint", "bool")
 """Prefixes of the names of Arrow types whose values can be labels."""
 
 
-def _check_stratify_by(column: str, rows: Dataset) -> None:
-    """Refuse a column that does not divide the rows into strata."""
+def check_stratify_by(args: GRPOConfig, rows: Dataset) -> None:
+    """Refuse a column `vade_stratify_by` that does not divide the rows into strata."""
+    if (column := args.vade_stratify_by) is None:
+        return
     way_out = "Set it to the column with the task, domain or source of each row, or to None."
     if column not in rows.column_names:
         raise ConfigurationError(
@@ -195,23 +202,6 @@ def _check_stratify_by(column: str, rows: Dataset) -> None:
         raise ConfigurationError(
             f"vade_stratify_by={column!r}: {values} values for {len(labels)} rows, {reason}. {way_out}"
         )
-
-
-STOCK_ONLY = (
-    "a stream (IterableDataset), fewer rows than a generation batch takes, shuffle_dataset=False, "
-    "accelerator_config.split_batches or dispatch_batches, or a subclass with a sampler or loader of its own"
-)
-
-
-def _refuse_without_selection(args: GRPOConfig) -> None:
-    """Refuse settings that `uniform` cannot do where it is plain GRPO."""
-    for name in ("vade_variants", "vade_dynamic_sampling", "vade_posterior_hub_id"):
-        if getattr(args, name):
-            raise ConfigurationError(
-                f"{name}={getattr(args, name)!r} with settings under which vade_sampler='uniform' is plain GRPO, "
-                f"without a posterior and without refills: {STOCK_ONLY}. Change these, or set "
-                f"{name}={VADE_DEFAULTS[name]!r}."
-            )
 
 
 def _refuse_refills(args: GRPOConfig, arguments: Mapping[str, Any]) -> None:

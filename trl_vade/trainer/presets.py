@@ -8,7 +8,7 @@ POSTERIOR_INITS = ("prior", "rollout")  # any other value is a source, see `warm
 _PAPER: dict[str, Any] = {
     **{"information_gain": "asymmetric", "signal_aware_decay": False, "cooldown": 0.0},
     **{"decay_sampled": 0.2, "decay_unsampled": 0.999, "posterior_init": "rollout"},
-    **{"prior": "flat", "even_rest": False},
+    **{"sampler": "thompson", "prior": "flat", "even_rest": False},
 }
 _FRONTIER = _PAPER | {"signal_aware_decay": True, "cooldown": 0.2, "posterior_init": "prior"}
 PRESETS: dict[str, dict[str, Any]] = {
@@ -16,7 +16,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "frontier": _FRONTIER,
     "paper": _PAPER,
     "paper_symmetric": _PAPER | {"information_gain": "symmetric"},
-    "paper_greedy": _PAPER,  # with the sampler `greedy`
+    "paper_greedy": _PAPER | {"sampler": "greedy"},
     "paper_last_update": _PAPER | {"decay_sampled": 0.0, "decay_unsampled": 1.0},
 }
 """By preset, the value of each setting `vade_<name>` that is None, and three rules that are no settings.
@@ -36,9 +36,6 @@ def setting(args: Any, name: str) -> Any:
     `args` is a `VADEGRPOConfig`, or a `GRPOConfig` that went through `grpo_config.with_vade_defaults`.
     """
     value = getattr(args, f"vade_{name}", None)
-    texts = [each for each in (value, args.vade_preset) if isinstance(each, str)]  # either may be of any type
-    if name == "sampler" and texts == ["thompson", "paper_greedy"]:
-        return "greedy"
     if value is None and name != "preset":
         value = PRESETS[args.vade_preset].get(name)
         if name == "posterior_init" and setting(args, "sampler") not in ("thompson", "greedy"):

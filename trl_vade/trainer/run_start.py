@@ -17,7 +17,7 @@ from .checkpoint.resuming import begin_line, refuse_other_adapters, resolve_chec
 from .console import saying_how_it_ended
 from .loader import loading_ahead
 from .overlong import drop_overlong
-from .preflight import refuse_unnumbered, selects_on_time
+from .preflight import check_stratify_by, why_not_chosen
 from .presets import is_adaptive
 from .selection_choice import make_selection
 from .variants import lay_out_variants
@@ -75,16 +75,16 @@ def _look_at_rows(trainer: Any) -> None:
     """Check the new `train_dataset` and drop overlong rows, as the constructor does with the first one."""
     given = {name: getattr(trainer, name) for name in ("train_dataset", "processing_class", "tools")}
     given["environment_factory"] = trainer.environment_factories
-    refuse_unnumbered(trainer.args, trainer.train_dataset)
     drop_overlong(given, trainer.args)
     lay_out_variants(given, trainer.args)
     rows = given["train_dataset"]
-    if trainer.selection is not None and not selects_on_time(trainer.args, rows):
-        raise ConfigurationError(
-            f"train_dataset was replaced by {type(rows).__name__}, for which vade_sampler='uniform' keeps no "
-            "posterior, but this trainer has one. Set a datasets.Dataset with at least the rows of one generation "
-            "batch, or make another VADEGRPOTrainer for the new data."
-        )
+    if trainer.selection is not None:
+        if reason := why_not_chosen(trainer.args, rows, type(trainer)):
+            raise ConfigurationError(
+                f"train_dataset was replaced, and this trainer has a posterior, but no sampler can choose: {reason}. "
+                "Change that, or make another VADEGRPOTrainer for the new data."
+            )
+        check_stratify_by(trainer.args, rows)
     trainer.train_dataset = trainer._rows = rows
     trainer._warm_start = None  # it belongs to the earlier rows
 
