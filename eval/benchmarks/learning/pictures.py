@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from trl_vade.pictures.palette import LIGHT
-from trl_vade.pictures.style import WIDEST, drawing, head, spread_names
-from trl_vade.pictures.style import curve as draw_curve
+from trl_vade.selection.report.style import LIGHT, WIDEST, drawing, head
+from trl_vade.selection.report.style import curve as draw_curve
 
 from .arms import DEFAULT
 from .curves import Record, by_arm, curve, grid
@@ -17,14 +16,9 @@ from .tables import TITLES
 
 PARTS = {"uniform": "quiet", "dapo": "second", "paper": "first", DEFAULT: "third", "frontier": "fourth"}
 PARTS |= {"oracle": "sixth"}
-NAMES = {"uniform": "vanilla GRPO", "dapo": "DAPO", "paper": "paper", DEFAULT: "balanced", "frontier": "frontier"}
-NAMES |= {"oracle": "oracle"}
-KEY = """{what}
-
-vanilla GRPO: even draws
-DAPO: even draws, dynamic sampling
-paper, balanced, frontier: VADE's presets
-oracle: knows every pass rate"""
+NAMES = {"uniform": "vanilla GRPO: even draws", "dapo": "DAPO: even draws, dynamic sampling"}
+NAMES |= {name: f"VADE, {name}" for name in ("paper", "frontier")} | {DEFAULT: "VADE, balanced"}
+NAMES |= {"oracle": "oracle: knows every pass rate"}
 
 
 def draw(records: list[Record], directory: Path) -> list[Path]:
@@ -63,10 +57,11 @@ def _panels(
             head(axes, *TITLES[regime], **labels)
             if line is _score:
                 axes.xaxis.set_major_formatter("{x:,.0f}")
+                axes.locator_params(axis="x", nbins=5)
         for axes in panels[len(regimes) :]:
             axes.axis("off")
-        panels[len(regimes)].text(0, 0.5, KEY.format(what=what), va="center", linespacing=1.4)
-        spread_names(figure)
+        lines = panels[0].get_legend_handles_labels()
+        panels[len(regimes)].legend(*lines, loc="center left", title=what, alignment="left")
         figure.savefig(path, dpi=150)
     return path
 
