@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 from scipy import stats
-from trl_vade.selection.report.style import LIGHT, SERIES, WIDEST, drawing, short
 
 from trl_vade.checks import abbreviated, check_whole_number
 from trl_vade.cli.tables import print_columns
@@ -26,6 +25,7 @@ from trl_vade.evaluation.results import read_results
 from trl_vade.evaluation.runs import read_run, run_folder
 from trl_vade.files import save_whole
 from trl_vade.hub.cards import markdown_table
+from trl_vade.selection.report.style import LIGHT, SERIES, WIDEST, drawing, short
 
 RNG = "rng" if "rng" in inspect.signature(stats.bootstrap).parameters else "random_state"  # before scipy 1.15
 PACKAGES = ("lmms-eval", "transformers", "torch", "vllm")  # another release may give other answers

@@ -47,5 +47,5 @@ def test_the_core_can_be_used_without_loading_anything_heavy(tmp_path):
 
 
 def test_a_report_can_be_read_without_torch_and_without_matplotlib():
-    code = "from trl_vade.selection.report.writing import read_run, summarise, write_page"
+    code = "from trl_vade.selection.report.writing import read_run, summarise, write_report"
     assert loaded_by(code, ("torch", "trl", "matplotlib")) == []

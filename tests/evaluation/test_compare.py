@@ -12,7 +12,7 @@ from trl_vade.errors import ConfigurationError, EvaluationError
 from trl_vade.evaluation.benchmarks import BENCHMARKS
 from trl_vade.evaluation.results import write_results
 from trl_vade.evaluation.runs import read_run, run_folder
-from trl_vade.pictures.palette import LIGHT
+from trl_vade.selection.report.style import LIGHT
 
 VERSIONS = {"lmms-eval": "0.7.3", "transformers": "5.0.0", "torch": "2.9.0", "vllm": "0.12.0", "datasets": "4.0.0"}
 JUDGE = {"model": "Qwen2.5-72B-Instruct", "url": "http://localhost:8000/v1"}

@@ -60,6 +60,7 @@ def write_run(directory, sampler=None, *, batches=BATCHES, history=HISTORY, num_
         )
     run = {"global_step": 2 * len(batches), "rollouts": rollouts}
     save_snapshot(directory, sampler, metadata={"success_reward": "accuracy", "run": run})
-    (directory / TRAINER_STATE_FILE).write_text(json.dumps({"log_history": history}), encoding="utf-8")
+    state = {"global_step": run["global_step"], "log_history": history}
+    (directory / TRAINER_STATE_FILE).write_text(json.dumps(state), encoding="utf-8")
     (directory / RUN_FILE).write_text(json.dumps({"sampler": "thompson", "success_reward": "accuracy"} | about))
     return directory

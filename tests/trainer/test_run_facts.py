@@ -10,6 +10,7 @@ from tests.support.own_samplers import OWN
 from tests.support.rows import make_text_rows
 from tests.support.runs import SMALL_RUN, always_half, says_a_digit, train
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer, load_posterior
+from trl_vade.errors import SnapshotCorruptError
 from trl_vade.samplers.snapshot import POSTERIOR_FILE
 from trl_vade.selection.log import SelectionLog
 from trl_vade.selection.report.record import read_run
@@ -147,7 +148,7 @@ def test_an_earlier_runs_log_is_not_taken_for_this_runs(trained, text_model_path
     assert live_run(beginning) is None
 
 
-def test_a_log_that_lacks_its_beginning_or_is_damaged_tells_nothing(trained, tmp_path, monkeypatch, caplog):
+def test_a_log_that_lacks_its_beginning_tells_nothing_and_a_damaged_one_says_so(trained, tmp_path, monkeypatch):
     whole, feedback = trained.selection.feedback.log, trained.selection.feedback
     outcomes = feedback.rounds[0][1]
     for steps in ((2,), (1, 2)):
@@ -156,10 +157,9 @@ def test_a_log_that_lacks_its_beginning_or_is_damaged_tells_nothing(trained, tmp
             feedback.log.append(outcomes, step=step, rollouts=16)
         if steps == (2,):
             assert live_run(trained) is None
-    assert not caplog.records
     feedback.log.path.write_bytes(feedback.log.path.read_bytes().replace(b"16", b"17", 1))
-    assert live_run(trained) is None
-    assert "Line 1 of" in caplog.text
+    with pytest.raises(SnapshotCorruptError, match="Line 1 of"):
+        live_run(trained)
     assert len(whole.read()) == 3
 
 

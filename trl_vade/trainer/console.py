@@ -13,8 +13,8 @@ from transformers import PrinterCallback, ProgressCallback
 from transformers.trainer import DEFAULT_PROGRESS_CALLBACK
 from trl.trainer.utils import get_config_model_id
 
-from trl_vade.selection.report.summary import summarise, verdict
-from trl_vade.selection.report.validation import change_of, data_set_of, validations, with_error
+from trl_vade.selection.report.record import Run, data_set_of
+from trl_vade.selection.report.summary import change_of, summarise, verdict, with_error
 from trl_vade.selection.report.writing import PAGE_FILE
 from trl_vade.version import __version__
 
@@ -25,22 +25,15 @@ from .presets import is_adaptive, setting
 from .report import live_run
 from .run_description import run_names
 
-SHARES = {
+SHARES = {  # words, by metric without `vade/`
     "effective_gradient_ratio": "useful",
     "predicted_effective_ratio": "predicted",
     "selected_pass_rate": "chosen",
     "mean_pass_rate": "all",
     "coverage": "seen",
 }
-"""Words of shares, by metric without `vade/`."""
 OTHERS = {"reward": "reward", "loss": "loss", "grad_norm": "grad", "completions/mean_length": "length"}
-"""Words of the figures of a run without a sampler of ours."""
 ENOUGH = 2  # epochs; below it the posterior knows too little of most rows
-TOO_FEW = (
-    "Rows come too rarely to choose by: the posterior tells rows apart only after they were seen. Raise max_steps or "
-    "the rows of a generation batch (gradient_accumulation_steps), use fewer rows, or start from the posterior of "
-    "another run (vade_posterior_init)."
-)
 
 
 class Bar(ProgressCallback):
@@ -64,16 +57,12 @@ class VADEConsoleCallback(HarmlessCallback):
 
     def __init__(self, trainer: Any):
         self._trainer = trainer
-        self._begin(0)
-
-    def _begin(self, step: int) -> None:
-        self._first, self._began, self._validating = step, time.monotonic(), 0.0
-        self._ended: bool | None = None  # whether the run reached its last step; None while it goes on
+        self._first, self._began = 0, time.monotonic()
 
     @harmless
     def on_train_begin(self, args, state, control, **kwargs):
         """Say what is trained on what."""
-        self._begin(state.global_step)
+        self._first, self._began = state.global_step, time.monotonic()
         self._trainer.publication.announce = self.say
         for each in header(self._trainer, state.max_steps):
             tqdm.write(each)
@@ -82,19 +71,16 @@ class VADEConsoleCallback(HarmlessCallback):
     def on_log(self, args, state, control, logs=None, **kwargs):
         """Show the figures of a logging step."""
         if logs and "loss" in logs:
-            seconds = (time.monotonic() - self._began - self._validating) / max(state.global_step - self._first, 1)
-            left = duration(seconds * (state.max_steps - state.global_step))
-            step = f"step {state.global_step}/{state.max_steps}"
-            self.say(f"{step} {figures(logs)} {seconds:.1f} s/step left {left}")
+            seconds = (time.monotonic() - self._began) / max(state.global_step - self._first, 1)
+            left = tqdm.format_interval(seconds * (state.max_steps - state.global_step))
+            times = "" if callback_of(self._trainer, Bar) else f" {seconds:.1f} s/step left {left}"  # as the bar has
+            self.say(f"step {state.global_step}/{state.max_steps} {figures(logs)}{times}")
 
     @harmless
     def on_evaluate(self, args, state, control, metrics=None, **kwargs):
         """Show a validation with its standard error, and whether it differs from the first."""
-        found = metrics or {}
-        name = data_set_of(found)
-        self._validating += found.get(f"eval_{name}_runtime" if name else "eval_runtime", 0.0)
-        rule = run_names(self._trainer)
-        scores = validations(state.log_history, rule["success_reward"], rule["validation_answers"], data_set=name)
+        name = data_set_of(metrics or {})
+        scores = Run([], state.log_history, run_names(self._trainer)).validation(name)
         if not scores or scores[-1]["step"] != state.global_step:
             return
         change, sure = change_of(scores[0], scores[-1])
@@ -108,28 +94,20 @@ class VADEConsoleCallback(HarmlessCallback):
         self.say(f"checkpoint-{state.global_step} written")
 
     @harmless
-    def on_train_end(self, args, state, control, **kwargs):
-        """Note how the run ended. What there is to say of it follows when its report is written."""
-        self._ended = state.global_step >= state.max_steps
-
-    @harmless
-    def finish(self, *, interrupted: bool) -> None:
-        """Say how the run went and what to do next, unless it ended in an error."""
-        state, folder = self._trainer.state, Path(self._trainer.args.output_dir)
-        if self._ended is None and not interrupted:
-            return
-        run = live_run(self._trainer)
-        if self._ended is not None:
-            spent = f": {run.lines[-1]['rollouts']:,} completions" if run is not None else ""
-            took = duration(time.monotonic() - self._began)
-            self.say(f"{'done' if self._ended else 'ended'} at step {state.global_step} after {took}{spent}")
-            for sentence in verdict(summarise(run)) if run is not None else []:
-                tqdm.write(sentence)
-        if not self._ended:
-            complete = complete_checkpoints(folder)
-            from_last = f'Go on from {complete[-1].name} with resume_from_checkpoint="auto"' if complete else ""
-            tqdm.write(f"Stopped at step {state.global_step}. {from_last or 'There is no checkpoint yet'}.")
-        elif run is not None:
+    def finish(self) -> None:
+        """Say how the run went and what to do next."""
+        state, folder, run = self._trainer.state, Path(self._trainer.args.output_dir), live_run(self._trainer)
+        done = 0 < state.max_steps <= state.global_step
+        spent = f": {run.lines[-1]['rollouts']:,} completions" if run else ""
+        took = tqdm.format_interval(time.monotonic() - self._began)
+        self.say(f"{'done' if done else 'ended'} at step {state.global_step} after {took}{spent}")
+        for sentence in verdict(summarise(run)) if run else []:
+            tqdm.write(sentence)
+        if not done:
+            *_, last = [None, *complete_checkpoints(folder)]
+            how = f'Go on from {last.name} with resume_from_checkpoint="auto"' if last else "It has no checkpoint yet"
+            tqdm.write(f"Stopped at step {state.global_step}. {how}.")
+        elif run:
             page = f"open {folder / PAGE_FILE}" if (folder / PAGE_FILE).exists() else f"trl-vade report {folder}"
             tqdm.write(f"Next: {page}\n      trl-vade posterior show {folder} (the hardest rows)")
 
@@ -151,45 +129,45 @@ def install_console(trainer: Any) -> None:
 
 @contextmanager
 def saying_how_it_ended(trainer: Any) -> Iterator[None]:
-    """Let the console say how the training in the block went."""
-    interrupted = False
+    """Let the console say how the training in the block went, unless it ended in an error."""
+    ended = True
     try:
         yield
-    except KeyboardInterrupt:
-        interrupted = True
+    except Exception:
+        ended = False
         raise
     finally:
-        if (console := callback_of(trainer, VADEConsoleCallback)) is not None:
-            console.finish(interrupted=interrupted)
+        if ended and (console := callback_of(trainer, VADEConsoleCallback)) is not None:
+            console.finish()
 
 
 def header(trainer: Any, max_steps: int) -> Iterator[str]:
     """Yield the lines of the start. The last warns of rows that come too rarely to choose by."""
     args, selection, sampler = trainer.args, trainer.selection, setting(trainer.args, "sampler")
     model = trainer.accelerator.unwrap_model(trainer.model)
-    millions = sum(weight.numel() for weight in model.parameters()) / 1e6
     name = str(get_config_model_id(model.config)).rstrip("/").split("/")[-1]
-    data = f", on {trainer.dataset_name}" if trainer.dataset_name else ""
-    preset = f", {args.vade_preset}" if sampler in ("thompson", "greedy") else ""
+    about = f"{name}, {model.num_parameters() / 1e6:,.1f} M parameters"
+    about += f", on {trainer.dataset_name}" if trainer.dataset_name else ""
+    about += f" | {sampler}, {args.vade_preset}" if sampler in ("thompson", "greedy") else f" | {sampler}"
     device = f"{trainer.accelerator.device.type.upper()} x{trainer.accelerator.num_processes}"
-    about = f"{name}, {millions:,.1f} M parameters{data} | {sampler}{preset} | {device} | -> {args.output_dir}"
-    yield f"trl_vade {__version__} | {about}"
+    yield f"trl_vade {__version__} | {about} | {device} | -> {args.output_dir}"
     if not hasattr(trainer.train_dataset, "__len__"):
         return
     rows, groups = len(trainer.train_dataset), args.generation_batch_size // trainer.num_generations
     batches = math.ceil(max_steps * args.gradient_accumulation_steps / generate_every(trainer))
-    share = batches * groups / rows
-    size = f"{groups:,} {'row' if groups == 1 else 'rows'} x {trainer.num_generations}"
-    least = "at least " if args.vade_dynamic_sampling else ""  # a refill draws more rows
-    epochs = f"{share:.1f} epochs" if share >= 1 else f"{100 * share:.2g} % of the rows"
+    share, least = batches * groups / rows, "at least " if args.vade_dynamic_sampling else ""  # refills draw more rows
     yield (
-        f"{rows:,} rows; a generation batch is {size} = {groups * trainer.num_generations:,} completions; "
-        f"{batches:,} batches = {least}{epochs}"
+        f"{rows:,} rows; a generation batch is {groups:,} {'row' if groups == 1 else 'rows'} x "
+        f"{trainer.num_generations} = {groups * trainer.num_generations:,} completions; {batches:,} batches = {least}"
+        + (f"{share:.1f} epochs" if share >= 1 else f"{100 * share:.2g} % of the rows")
     )
-    inherits = selection is not None and selection.sampler.posterior.step > 0 and trainer.state.global_step == 0
-    knows_rows = inherits or setting(args, "posterior_init") != "prior"
-    if selection is not None and is_adaptive(args) and share < ENOUGH and not knows_rows:
-        yield TOO_FEW
+    if selection is None or not is_adaptive(args) or setting(args, "posterior_init") != "prior":
+        return
+    if share < ENOUGH and (trainer.state.global_step or not selection.sampler.posterior.step):
+        yield (
+            "Rows come too rarely to choose by: the posterior tells rows apart only after they were seen. Raise "
+            "max_steps or gradient_accumulation_steps, use fewer rows, or set vade_posterior_init to another run's."
+        )
 
 
 def figures(log: Mapping[str, Any]) -> str:
@@ -205,11 +183,3 @@ def figures(log: Mapping[str, Any]) -> str:
         parts[0] += f" (even {100 * log['vade/even_draw_ratio']:.0f} %)"
     others = " ".join(f"{word} {log[name]:.3g}" for name, word in OTHERS.items() if name in log)
     return " ".join(parts if len(parts) > 1 else [*parts, others])
-
-
-def duration(seconds: float) -> str:
-    """Return a time as a person says it: 36 s, 4 min 36 s, 2 h 5 min."""
-    whole = max(round(seconds), 0)
-    if whole < 60:
-        return f"{whole} s"
-    return f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600} h {whole // 60 % 60} min"

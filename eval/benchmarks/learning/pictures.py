@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from trl_vade.selection.report.style import LIGHT, WIDEST, drawing, head
 from trl_vade.selection.report.style import curve as draw_curve
 
@@ -56,6 +57,7 @@ def _panels(
             head(axes, *TITLES[regime], **labels)
             if line is _score:
                 axes.xaxis.set_major_formatter("{x:,.0f}")
+                axes.locator_params(axis="x", nbins=5)
         for axes in panels[len(regimes) :]:
             axes.axis("off")
         lines = panels[0].get_legend_handles_labels()

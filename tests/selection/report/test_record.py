@@ -4,6 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from transformers import TrainerCallback
 
@@ -11,38 +12,41 @@ from tests.support.finished_run import HISTORY, write_run
 from tests.support.refusals import refused
 from tests.support.runs import says_a_digit
 from trl_vade import VADEGRPOTrainer
-from trl_vade.errors import SnapshotCorruptError
+from trl_vade.errors import SnapshotNotFoundError
+from trl_vade.selection.log import SELECTION_LOG_FILE, SelectionLog
+from trl_vade.selection.outcomes import group_outcomes
 from trl_vade.selection.report.record import TRAINER_STATE_FILE, read_run
-from trl_vade.selection.report.summary import summarise, summary_rows
+from trl_vade.selection.report.summary import summarise
 from trl_vade.selection.report.writing import write_report
 
 
-def test_a_trainer_state_that_is_cut_off_is_named_wherever_that_is(tmp_path):
+def test_without_a_whole_trainer_state_there_is_a_report_without_rewards_and_the_log_says_so(tmp_path, caplog):
     path = write_run(tmp_path) / TRAINER_STATE_FILE
-    whole = path.read_bytes()
-    for size in range(0, len(whole), 50):
-        path.write_bytes(whole[:size])
-        with pytest.raises(SnapshotCorruptError) as error:
-            read_run(tmp_path)
-        assert str(path) in str(error.value)
-        assert '{"log_history": []}' in str(error.value)
-
-
-def test_a_trainer_state_without_a_history_is_no_state_and_an_empty_one_is_as_the_message_says(tmp_path):
-    path = write_run(tmp_path) / TRAINER_STATE_FILE
-    for content in (b"{}", b"[1]", b'{"log_history": 3}', b'{"log_history": [3]}', b"\xff" * 9):
+    contents = [b"", b"{", b"{}", path.read_bytes()[:-9], b"\xff" * 9]
+    for content in contents:
         path.write_bytes(content)
-        with refused(SnapshotCorruptError, names=["trainer_state.json"]):
-            read_run(tmp_path)
-    path.write_text('{"log_history": []}')
-    assert read_run(tmp_path).history == []
+        assert read_run(tmp_path).history == []
+    path.unlink()
+    assert write_report(tmp_path)["validation"] == []
+    assert [TRAINER_STATE_FILE in record.message for record in caplog.records] == [True] * (len(contents) + 1)
 
 
-@pytest.mark.parametrize("score", [None, float("nan")])
-def test_a_validation_without_a_score_is_left_out(tmp_path, score):
-    run = read_run(write_run(tmp_path, history=[*HISTORY, {"step": 9, "eval_rewards/accuracy/mean": score}]))
-    assert [entry["score"] for entry in run.validation] == [0.25, 0.5, 0.625]
-    json.dumps(run.validation, allow_nan=False)
+def test_a_validation_without_a_score_is_left_out(tmp_path):
+    nothing = {"step": 9, "eval_rewards/accuracy/mean": float("nan")}
+    run = read_run(write_run(tmp_path, history=[*HISTORY, nothing]))
+    assert [entry["score"] for entry in run.validation()] == [0.25, 0.5, 0.625]
+
+
+def test_without_the_whole_log_there_is_no_report(tmp_path):
+    with refused(SnapshotNotFoundError, names=[tmp_path / "nowhere"]):
+        write_report(tmp_path / "nowhere")
+    write_run(tmp_path, batches=[])
+    with refused(SnapshotNotFoundError, names=[tmp_path / SELECTION_LOG_FILE]):
+        write_report(tmp_path)
+    outcomes = group_outcomes(np.array([1.0, 0.0]), np.array([3]), threshold=0.5)
+    SelectionLog(tmp_path).append(outcomes, step=2)  # the run began elsewhere
+    with refused(SnapshotNotFoundError, names=[tmp_path / SELECTION_LOG_FILE]):
+        write_report(tmp_path)
 
 
 # ------------------------------------------------------------------- a run that goes on, was killed, or saved no state
@@ -68,33 +72,20 @@ def killed(text_model_path, text_rows, make_args):
     return Path(args.output_dir)
 
 
-def test_a_killed_run_is_read_from_its_newest_checkpoint_and_its_selection_log(killed):
+def test_a_killed_run_is_read_from_its_selection_log_and_its_newest_whole_state(killed):
     assert not (killed / TRAINER_STATE_FILE).exists()
     summary = summarise(read_run(killed))
     assert (summary["generation_batches"], summary["rollouts"]) == (5, 5 * 16)
     assert (summary["steps"], summary["seconds_until_step"]) == (4, 4)
-    assert {entry["step"] for entry in read_run(killed).history} == {1, 2, 3, 4}
-
-
-def test_a_checkpoint_that_is_half_written_or_half_deleted_is_passed_over(killed):
-    (killed / "checkpoint-4" / "trainer_state.json").unlink()
+    state = json.loads((killed / "checkpoint-2" / TRAINER_STATE_FILE).read_text())
+    for step, expected in ((3, 4), (9, 9)):
+        newer = state | {"global_step": step, "log_history": [{"step": step}]}
+        (killed / TRAINER_STATE_FILE).write_text(json.dumps(newer))
+        assert read_run(killed).history[-1]["step"] == expected
+    (killed / TRAINER_STATE_FILE).unlink()
+    (killed / "checkpoint-4" / TRAINER_STATE_FILE).unlink()  # half deleted
     assert {entry["step"] for entry in read_run(killed).history} == {1, 2}
-    (killed / "checkpoint-2" / "trainer_state.json").write_text("{")
-    assert read_run(killed).history == []
-    assert dict(summary_rows(summarise(read_run(killed))))["seconds counted until step"] == "0"
-
-
-def test_the_newer_of_two_states_is_taken_wherever_it_is(killed):
-    state = json.loads((killed / "checkpoint-2" / "trainer_state.json").read_text())
-    for step, expected in ((3, 4), (4, 4), (9, 9)):
-        (killed / "trainer_state.json").write_text(
-            json.dumps(state | {"global_step": step, "log_history": [{"step": step}]})
-        )
-        assert max(entry["step"] for entry in read_run(killed).history) == expected
-
-
-def test_a_run_that_was_killed_before_its_first_checkpoint_has_a_report(killed):
-    for path in killed.glob("checkpoint-*"):
+    for path in killed.glob("checkpoint-*"):  # killed before the first one
         shutil.rmtree(path)
     summary = write_report(killed)
     assert (summary["generation_batches"], summary["rollouts"], summary["validation"]) == (5, 5 * 16, [])

@@ -276,11 +276,9 @@ RESULT = "What the training did"
 
 def test_only_what_was_measured_is_in_the_table(completed):
     assert "No generation batch has been scored yet" in section(completed(), RESULT)
-    one = SUMMARY | {"validation": SUMMARY["validation"][:1], "effective_gradient_ratio_last_quarter": None}
-    text = section(completed(summary=one), RESULT)
+    text = section(completed(summary=SUMMARY | {"validation": SUMMARY["validation"][:1]}), RESULT)
     assert "| validation score, step 0 | 25.0 ±1.0 % |" in text
     assert text.count("| validation score") == 1
-    assert "| effective gradient ratio, last quarter | - |" in text
     never = section(completed(summary=SUMMARY | {"validation": [], "refills": 4}), RESULT)
     assert "| validation score" not in never
     assert "standard error" not in never

@@ -6,7 +6,9 @@ names, settings and questions.
 
 import json
 import logging
+import math
 import os
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,18 +18,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trl_vade.errors import SnapshotCorruptError, SnapshotNotFoundError, VADEError
+from trl_vade.errors import SnapshotNotFoundError
 
 from ..log import SelectionLog
-from .validation import validations
 
 TRAINER_STATE_FILE = "trainer_state.json"
 RUN_FILE = "vade_run.json"  # command, settings, versions
 ROWS_FILE = "vade_rows.json"  # the rows that a report shows
-MOST_BYTES = 2**25  # of these files; `trainer.report` writes a few hundred kB
 SHOWN = 6  # rows at each end of the pass rates that the page shows
-PHASES = ("selection", "generation", "step")
-NOT_KNOWN = "not known"  # the label of a row whose own label is not kept
+RUNTIME = re.compile(r"eval_(?:(.+)_)?runtime")
+"""The metric by which an evaluation names its data set. TRL 1.16 names the scores of all of them alike."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -47,22 +48,11 @@ class Run:
         return [line for line in self.lines if "warm_start" not in line]
 
     @property
-    def batches(self) -> list[dict[str, Any]]:
-        """The lines of generation batches, without refills."""
-        return [line for line in self.selections if "refill" not in line]
-
-    @property
     def title(self) -> str:
-        """Sampler, generation batches, rows and refills."""
-        batches, refills = self.batches, len(self.selections) - len(self.batches)
-        sampler = f"{self.about['sampler']} sampler: " if "sampler" in self.about else ""
+        """Sampler, generation batches and rows."""
+        batches = [line for line in self.selections if "refill" not in line]
         rows = len(batches[-1]["sample_index"])
-        return f"{sampler}{len(batches)} generation batches of {rows} rows{f', {refills} refills' if refills else ''}"
-
-    @property
-    def num_generations(self) -> int:
-        """G, the completions of a group."""
-        return round(max(max(line["trials"]) for line in self.selections)) or 1
+        return f"{self.about.get('sampler', 'unknown')} sampler: {len(batches)} generation batches of {rows} rows"
 
     @property
     def has_spreads(self) -> bool:
@@ -70,44 +60,61 @@ class Run:
         return any("vade/mean_spread" in entry for entry in self.history)
 
     @property
-    def validation(self) -> list[dict[str, Any]]:
-        """The evaluations: `step`, `rollouts` (spent until then), `score` and `standard_error`; see `validations`."""
-        found = validations(self.history, self.about.get("success_reward"), self.about.get("validation_answers"))
-        return [{**each, "rollouts": self.rollouts_before(each["step"])} for each in found]
-
-    @property
-    def effective_gradient_ratio(self) -> NDArray[np.float64]:
-        """(S,) of each of the selections."""
-        return column(self.selections, "effective_gradient_ratio")
-
-    @property
-    def seconds(self) -> tuple[dict[str, float], int]:
+    def seconds(self) -> dict[str, Any]:
         """Wall time by phase, and the optimiser step until which it was logged. `update` is the rest of the steps."""
         entry = next((each for each in reversed(self.history) if "vade/step_seconds_total" in each), {"step": 0})
-        selection, generation, step = (float(entry.get(f"vade/{phase}_seconds_total", 0.0)) for phase in PHASES)
-        validation = sum(each.get("eval_runtime", 0.0) for each in self.history)
-        phases = {"selection": selection, "generation": generation, "update": max(step - selection - generation, 0.0)}
-        return phases | {"validation": validation}, entry["step"]
+        phases = {name: entry.get(f"vade/{name}_seconds_total", 0.0) for name in ("selection", "generation", "step")}
+        phases["update"] = phases.pop("step") - phases["selection"] - phases["generation"]
+        phases["validation"] = sum(x for each in self.history for name, x in each.items() if RUNTIME.fullmatch(name))
+        return {"seconds": phases, "seconds_until_step": entry["step"]}
 
-    @property
-    def strata(self) -> NDArray[Any] | None:
-        """(N,) the label of each row that was chosen, `NOT_KNOWN` for others; None if the trainer kept no labels."""
-        kept = self.rows.get("tasks")
-        if not kept:
-            return None
-        labels = np.full(max(max(line["sample_index"]) for line in self.selections) + 1, NOT_KNOWN, dtype=object)
-        for name, part in kept.items():
-            labels[[row for row in part["chosen"] if row < len(labels)]] = name
-        return labels
+    def validation(self, data_set: str | None = None) -> list[dict[str, Any]]:
+        """Return the evaluations of a data set: `step`, `rollouts` until then, `score` and `standard_error`.
 
-    def rollouts_before(self, global_step: int) -> int:
-        """Rollouts spent on training when `global_step` optimiser steps were finished."""
-        return max((line["rollouts"] for line in self.selections if line["global_step"] < global_step), default=0)
+        The score is the mean of the success reward, or of the total reward where there is none. The error is None if
+        the number of answers is not known.
+
+        Args:
+            data_set: a name as in `data_set_of`; None is the first data set that was evaluated.
+        """
+        success, answers = self.about.get("success_reward"), self.about.get("validation_answers")
+        key = f"eval_rewards/{success}/mean" if success else "eval_reward"
+        spread = f"eval_rewards/{success}/std" if success else "eval_reward_std"
+        scored = [entry for entry in self.history if not math.isnan(entry.get(key, math.nan))]
+        name = data_set_of(scored[0]) if scored and data_set is None else data_set
+        count = answers.get(name or "") if isinstance(answers, Mapping) else answers
+        return [
+            {
+                "step": entry["step"],
+                "rollouts": max((x["rollouts"] for x in self.lines if x["global_step"] < entry["step"]), default=0),
+                "score": entry[key],
+                "standard_error": standard_error(entry[key], entry.get(spread), count),
+            }
+            for entry in scored
+            if data_set_of(entry) == name
+        ]
+
+
+def data_set_of(entry: Mapping[str, Any]) -> str:
+    """Return the name of the data set of a log entry, as in a dictionary `eval_dataset`; empty without a name."""
+    return next((found[1] or "" for found in map(RUNTIME.fullmatch, entry) if found), "")
+
+
+def standard_error(score: float, spread: float | None, answers: int | None) -> float | None:
+    """Return the standard error of a mean over sampled answers to fixed questions; None if their number is not known.
+
+    For scores between 0 and 1 it is at most too large: answers to one question differ less than answers to all. For
+    others `spread`, TRL's mean of the deviations of the batches, is all there is. It is not of other questions.
+    """
+    if not answers:
+        return None
+    of_ones = math.sqrt(score * (1 - score)) if 0 <= score <= 1 else 0.0
+    return max(of_ones, spread or 0.0) / math.sqrt(answers)
 
 
 def column(entries: list[dict[str, Any]], name: str) -> NDArray[np.float64]:
     """Return a figure of each entry, NaN for None."""
-    return np.array([np.nan if entry[name] is None else entry[name] for entry in entries], dtype=np.float64)
+    return np.array([entry[name] for entry in entries], dtype=np.float64)
 
 
 def pass_rates(lines: list[dict[str, Any]]) -> NDArray[np.float64]:
@@ -123,70 +130,32 @@ def read_run(output_dir: str | os.PathLike[str]) -> Run:
     no validation scores and no times.
 
     Raises:
-        VADEError: there is no selection log, it lacks the beginning of the run, or it or the trainer state is damaged.
+        SnapshotNotFoundError: there is no selection log, or it lacks the beginning of the run.
+        SnapshotCorruptError: the log is damaged.
     """
     folder, log = Path(output_dir), SelectionLog(output_dir)
-    if not folder.is_dir():
-        raise SnapshotNotFoundError(f"{folder} is not a folder here. Give the output_dir of a run.")
     lines = log.read()
-    if all("warm_start" in line for line in lines):
+    if all("warm_start" in line for line in lines) or lines[0]["step"] != 1:
         raise SnapshotNotFoundError(
-            f"{log.path} is missing or empty, so there is nothing to report. Give the output_dir of a run."
-        )
-    if lines[0]["step"] != 1:
-        raise VADEError(
-            f"{log.path} begins at generation batch {lines[0]['step']}: the run was resumed from a checkpoint of "
-            "another output_dir. Put that directory's lines before it, up to this batch."
+            f"{log.path} is missing or empty, or begins later than the run, which was resumed from a checkpoint of "
+            "another folder. Give the output_dir of a run, with the lines of its log from the first on."
         )
     kept = (read_kept(folder / name) for name in (RUN_FILE, ROWS_FILE))
     return Run(lines, _history(folder), *kept, name=folder.absolute().name)
 
 
 def read_kept(path: Path) -> dict[str, Any]:
-    """Read `vade_run.json` or `vade_rows.json`; empty if it is missing, or damaged (a warning is logged)."""
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            raise ValueError(f"it has more than {MOST_BYTES:,} bytes")
-        kept = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(kept, dict):
-            raise TypeError(f"it holds a {type(kept).__name__} and no object")
-        return kept
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, TypeError, RecursionError) as error:
-        logger.warning(f"{path} cannot be read ({type(error).__name__}: {error}). The report goes without it.")
-        return {}
+    """Read `vade_run.json` or `vade_rows.json`; empty if it is missing."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
 def _history(folder: Path) -> list[dict[str, Any]]:
-    """Return the log history of the highest optimiser step, in `folder` or in a checkpoint.
-
-    A checkpoint may be half written or half deleted at this moment. If none can be read, the error is the folder's.
-    """
-    found = []
-    for path in folder.glob(f"*checkpoint*/{TRAINER_STATE_FILE}"):
-        with suppress(SnapshotCorruptError, OSError):
-            found.append(_read_history(path))
-    try:
-        found.append(_read_history(folder / TRAINER_STATE_FILE))
-    except FileNotFoundError:
-        if not found:
-            logger.warning(f"{folder} has no {TRAINER_STATE_FILE}, so the report has no rewards, scores and times.")
-    except SnapshotCorruptError:
-        if not found:
-            raise
+    """Return the log history of the highest step, in `folder` or in a checkpoint, which may be half written."""
+    found: list[tuple[int, list[dict[str, Any]]]] = []
+    for path in [folder / TRAINER_STATE_FILE, *folder.glob(f"*checkpoint*/{TRAINER_STATE_FILE}")]:
+        with suppress(OSError, ValueError, LookupError):
+            state = json.loads(path.read_text(encoding="utf-8"))
+            found.append((state["global_step"], state["log_history"]))
+    if not found:
+        logger.warning(f"{folder} has no whole {TRAINER_STATE_FILE}: the report has no rewards, scores and times.")
     return max(found, key=lambda each: each[0], default=(0, []))[1]
-
-
-def _read_history(path: Path) -> tuple[int, list[dict[str, Any]]]:
-    try:
-        state = json.loads(path.read_text(encoding="utf-8"))
-        history = list(state["log_history"])
-        if not all(isinstance(entry, dict) for entry in history):
-            raise TypeError("an entry of log_history is no object")
-        return int(state.get("global_step", 0)), history
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise SnapshotCorruptError(
-            f"{path} is damaged ({type(error).__name__}: {error}), and no checkpoint of the run has a whole one. The "
-            'rewards and validation scores are not known. Write {"log_history": []} into it for a report without them.'
-        ) from error

@@ -1,15 +1,10 @@
 """What a run did: its figures as data, as a table, and in two sentences."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from .record import Run, column
-from .validation import change_of, with_error
-
-TRAINED = "vade/trained_completions"
 
 
 def summarise(run: Run) -> dict[str, Any]:
@@ -20,78 +15,57 @@ def summarise(run: Run) -> dict[str, Any]:
     are estimates; see `even_draw_ratio`.
     """
     selections, last = run.selections, run.lines[-1]
-    found = {name: column(selections, f"{name}_ratio") for name in ("effective_gradient", "even_draw")}
-    (seconds, until), quarter = run.seconds, max(len(selections) // 4, 1)
+    realised, even = (column(selections, f"{name}_ratio") for name in ("effective_gradient", "even_draw"))
+    trained = [entry["vade/trained_completions"] for entry in run.history if "vade/trained_completions" in entry]
+    refills, quarter = sum("refill" in line for line in selections), max(len(selections) // 4, 1)
     return {
         "sampler": run.about.get("sampler"),
         "steps": max([last["global_step"], *(entry["step"] for entry in run.history[-1:])]),
-        "generation_batches": len(run.batches),
-        "refills": len(selections) - len(run.batches),
+        "generation_batches": len(selections) - refills,
+        "refills": refills,
         "rollouts": last["rollouts"],
-        "trained_completions": next((int(e[TRAINED]) for e in reversed(run.history) if TRAINED in e), None),
-        **{
-            f"{name}_ratio": [None if np.isnan(ratio) else float(ratio) for ratio in ratios]
-            for name, ratios in found.items()
-        },
-        "effective_gradient_ratio_mean": _mean(found["effective_gradient"]),
-        "effective_gradient_ratio_first_quarter": _mean(found["effective_gradient"][:quarter]),
-        "effective_gradient_ratio_last_quarter": _mean(found["effective_gradient"][-quarter:]),
-        "even_draw_ratio_last_quarter": _mean(found["even_draw"][-quarter:]),
-        "validation": run.validation,
-        "seconds": seconds,
-        "seconds_until_step": until,
+        "trained_completions": int(trained[-1]) if trained else None,
+        "effective_gradient_ratio": realised.tolist(),
+        "even_draw_ratio": even.tolist(),
+        "effective_gradient_ratio_first_quarter": float(realised[:quarter].mean()),
+        "effective_gradient_ratio_last_quarter": float(realised[-quarter:].mean()),
+        "even_draw_ratio_last_quarter": float(even[-quarter:].mean()),
+        "validation": run.validation(),
+        **run.seconds,
     }
 
 
 def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the summary as (name, value) lines for a person."""
-    names = {"selection": "selection", "generation": "generation and scoring", "update": "update"}
-    names |= {"validation": "validation"}
-    behind = summary["seconds_until_step"] < summary["steps"]
-    return [
-        ("sampler", f"{summary['sampler'] or '-'}"),
-        *measured_rows(summary),
-        *([("seconds counted until step", f"{summary['seconds_until_step']}")] if behind else []),
-        *((f"seconds in {name}", f"{summary['seconds'][phase]:.1f}") for phase, name in names.items()),
-    ]
+    seconds = {f"seconds in {phase}": f"{value:.1f}" for phase, value in summary["seconds"].items()}
+    until = ("seconds are counted until step", f"{summary['seconds_until_step']}")
+    return [("sampler", f"{summary['sampler'] or '-'}"), *measured_rows(summary), *seconds.items(), until]
 
 
 def measured_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return what was measured, without times, as (name, value) lines; the model card has them, too."""
     numbers = {
-        "optimiser steps": summary["steps"],
-        "generation batches": summary["generation_batches"],
-        "refills": summary["refills"] or None,
-        "rollouts": summary["rollouts"],
+        **{"optimiser steps": summary["steps"], "generation batches": summary["generation_batches"]},
+        **{"refills": summary["refills"] or None, "rollouts": summary["rollouts"]},
         "rollouts trained on": summary["trained_completions"],
-    }
-    shares = {
-        "effective gradient ratio, first quarter": summary["effective_gradient_ratio_first_quarter"],
-        "effective gradient ratio, last quarter": summary["effective_gradient_ratio_last_quarter"],
-        "an even draw's ratio, last quarter (estimate)": summary["even_draw_ratio_last_quarter"],
     }
     validation = summary["validation"]
     return [
         *((name, f"{number:,}") for name, number in numbers.items() if number is not None),
-        *((name, percent(share)) for name, share in shares.items()),
+        ("effective gradient ratio, first quarter", percent(summary["effective_gradient_ratio_first_quarter"])),
+        ("effective gradient ratio, last quarter", percent(summary["effective_gradient_ratio_last_quarter"])),
+        ("an even draw's ratio, last quarter (estimate)", percent(summary["even_draw_ratio_last_quarter"])),
         *((f"validation score, step {at['step']}", with_error(at)) for at in validation[:1] + validation[1:][-1:]),
     ]
 
 
 def verdict(summary: Mapping[str, Any]) -> list[str]:
     """Return one sentence about the useful groups and one about the validation, from a `summarise` result."""
-    return [_of_groups(summary), _of_validation(summary["validation"])]
-
-
-def _of_groups(summary: Mapping[str, Any]) -> str:
-    first, last = (summary[f"effective_gradient_ratio_{part}_quarter"] for part in ("first", "last"))
-    even = summary["even_draw_ratio_last_quarter"]
-    if first is None or last is None:
-        return "It is not known how many groups were useful, because completions had no reward."
-    found = f"{100 * last:.0f} % of the groups had different rewards in the last quarter of the run, "
-    found += f"{100 * first:.0f} % in the "
-    baseline = "" if even is None else f"; an even draw would give about {100 * even:.0f} % (estimate)"
-    return f"{found}first{baseline}."
+    first, last = (100 * summary[f"effective_gradient_ratio_{part}_quarter"] for part in ("first", "last"))
+    even = 100 * summary["even_draw_ratio_last_quarter"]
+    useful = f"{last:.0f} % of the groups had different rewards in the last quarter of the run, {first:.0f} % in the "
+    useful += f"first; an even draw would give about {even:.0f} % (estimate)."
+    return [useful, _of_validation(summary["validation"])]
 
 
 def _of_validation(evaluations: list[dict[str, Any]]) -> str:
@@ -105,9 +79,26 @@ def _of_validation(evaluations: list[dict[str, Any]]) -> str:
     return f"The validation score {way} from {with_error(first)} to {with_error(last)}: {change}, {sure}."
 
 
-def _mean(values: NDArray[np.float64]) -> float | None:
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else None
+def change_of(first: Mapping[str, Any], last: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the change of a score in words, and whether it is more than two standard errors of the difference."""
+    change = last["score"] - first["score"]
+    errors = [first["standard_error"], last["standard_error"]]
+    points = f"{100 * change:+.1f} points" if _is_share(first) and _is_share(last) else f"{change:+.3g}"
+    if None in errors:
+        return points, "its error is not known"
+    return points, "within noise" if abs(change) <= 2 * math.hypot(*errors) else "more than noise"
+
+
+def with_error(evaluation: Mapping[str, Any]) -> str:
+    """Return a score with its standard error, where that is known; in per cent if it lies between 0 and 1."""
+    score, error = evaluation["score"], evaluation["standard_error"]
+    if not _is_share(evaluation):
+        return f"{score:.3g}" if error is None else f"{score:.3g} ±{error:.2g}"
+    return percent(score) if error is None else f"{100 * score:.1f} ±{100 * error:.1f} %"
+
+
+def _is_share(evaluation: Mapping[str, Any]) -> bool:
+    return 0 <= evaluation["score"] <= 1
 
 
 def percent(value: float | None) -> str:
