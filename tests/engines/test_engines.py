@@ -33,15 +33,12 @@ def levels_of_the_comparison(noted):
     return [level for level, message in noted.said if "log-probabilities of the first batch" in message]
 
 
-def assert_same_run(resumed, whole, exact=True):
-    """`resumed`, from step 4 to 6, is `whole`: completions, evaluations, weights; else gradients, to rounding."""
+def assert_same_run(resumed, whole):
+    """`resumed`, from step 4 to 6, is `whole`: completions, evaluations, weights."""
     assert len(resumed.steps) == 3
     assert resumed.completions == whole.completions[4 : 4 + len(resumed.completions)]  # three steps, one evaluation
     assert resumed.evaluations == whole.evaluations[1:3]
-    compared = ["weights"] if exact else ["grad_norm", "entropy"]
-    for step, expected in zip(resumed.steps, whole.steps[3:6], strict=True):
-        for name in compared:
-            assert step[name] == (expected[name] if exact else pytest.approx(expected[name], rel=1e-4)), name
+    assert [step["weights"] for step in resumed.steps] == [step["weights"] for step in whole.steps[3:6]]
 
 
 @pytest.fixture(scope="module")
@@ -160,12 +157,6 @@ def test_an_engine_loads_a_checkpoint_with_a_posterior_and_a_generation_batch_be
     assert {"vade_posterior.safetensors", "model.safetensors"} <= {path.name for path in checkpoint.iterdir()}
     noted = start(tmp_path, "colocate", "--steps", 1, "--model", checkpoint)[0]
     assert max(differences(noted.steps)) <= SAME
-
-
-def test_a_run_with_a_server_resumes_to_rounding(served, server):
-    """Requests share a batch as they come, so the last bits of a server's log-probabilities differ from run to run."""
-    folder, whole = served
-    assert_same_run(start(folder, "server", "--server", server, "--mixed", "--resume", 3)[0], whole, exact=False)
 
 
 def test_a_sleeping_engine_gets_sharded_weights_after_forward_passes_without_a_backward_pass(tmp_path):

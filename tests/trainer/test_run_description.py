@@ -42,13 +42,8 @@ def test_the_starts_of_a_resumed_run_are_kept_and_the_first_is_never_lost(traine
     assert about["starts"][0] == first
 
 
-def test_secrets_in_nested_settings_are_hidden_and_all_of_it_is_strict_json():
-    settings = {"generation_kwargs": {"api_key": "abc", "headers": [f"Bearer {TOKEN}"]}, "nan": float("nan")}
-    text = encode_run(
-        {"settings": settings | {"a": object}, "quote": 'a "word" \\', "long": "x" * 10 * MOST_SIGNS}
-    ).decode()
+def test_all_of_it_is_strict_json_and_long_texts_are_cut():
+    text = encode_run({"settings": {"nan": float("nan"), "a": object}, "long": "x" * 10 * MOST_SIGNS}).decode()
     read = json.loads(text, parse_constant=pytest.fail)
-    assert "abc" not in text
-    assert TOKEN not in text
     assert read["settings"]["nan"] == "nan"
     assert len(read["long"]) == MOST_SIGNS + 3

@@ -37,7 +37,6 @@ from .images.once import ImagesOnce
 from .images.processor import share_images
 from .loader import TicketDataset, TicketSampler, of_tickets, rows_of_batch
 from .method_owners import say_own_views
-from .plain_config import saying_where_settings_go
 from .preflight import look_over
 from .presets import is_adaptive
 from .publishing.model_card import write_model_card
@@ -98,7 +97,6 @@ class VADEGRPOTrainer(GRPOTrainer):
 
     # ---------------------------------------------------------------------------------------------------- the start
 
-    @saying_where_settings_go
     @functools.wraps(GRPOTrainer.__init__)  # the signature of the installed TRL
     def __init__(self, *positional: Any, **named: Any):
         signature = inspect.signature(GRPOTrainer.__init__)
@@ -127,7 +125,6 @@ class VADEGRPOTrainer(GRPOTrainer):
         self.add_callback(VADEReportCallback(self))
         install_console(self)
 
-    @saying_where_settings_go
     @functools.wraps(GRPOTrainer.train)
     def train(self, resume_from_checkpoint=None, *positional: Any, **named: Any):
         """Train, from the newest checkpoint of `output_dir` or from another one that no newer one there follows.

@@ -19,7 +19,6 @@ from trl.trainer.utils import get_config_model_id
 
 from trl_vade.hub.posteriors.facts import named_dataset
 
-from .credentials import without_secrets
 from .presets import PRESETS, setting
 
 PACKAGES = ("trl-vade", "trl", "transformers", "torch", "accelerate", "datasets", "vllm", "peft", "numpy")
@@ -72,20 +71,19 @@ def validation_answers(trainer: Any) -> int | dict[str, int] | None:
 
 
 def encode_run(description: Mapping[str, Any]) -> bytes:
-    """Return the description as the bytes of a JSON file, without what looks like a secret."""
+    """Return the description as the bytes of a JSON file."""
     return (json.dumps(_plain(description), indent=2, allow_nan=False, ensure_ascii=False) + "\n").encode()
 
 
-def _plain(value: Any, name: str = "") -> Any:
-    """Return `value` as strict JSON, with secrets hidden and texts cut after `MOST_SIGNS` characters."""
+def _plain(value: Any) -> Any:
+    """Return `value` as strict JSON, with texts cut after `MOST_SIGNS` characters."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(part, str(key)) for key, part in value.items()}
+        return {str(key): _plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(part, name) for part in value]
+        return [_plain(part) for part in value]
     if value is None or isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
         return value
-    text = without_secrets(str(value), name)
-    return text if len(text) <= MOST_SIGNS else f"{text[:MOST_SIGNS]}..."
+    return text if len(text := str(value)) <= MOST_SIGNS else f"{text[:MOST_SIGNS]}..."
 
 
 def _command() -> str | None:

@@ -3,7 +3,6 @@
 from types import SimpleNamespace
 
 import pytest
-import trl
 from transformers import PretrainedConfig, Qwen2_5_VLConfig, Qwen2Config
 
 from tests.support.refusals import refused
@@ -14,11 +13,9 @@ from trl_vade.trainer.generation.corrections import (
     VLLM_BIAS_FLOOR,
     reset_vision_embeddings,
     suppress_vision_tokens,
-    version_notice,
     vision_token_ids,
     without_missing_images,
 )
-from trl_vade.version import TESTED_TRL
 
 # ---------------------------------------------------------------------------------------- which tokens are meant
 
@@ -198,18 +195,3 @@ def test_a_server_that_cannot_forget_them_is_an_error_that_says_how_to_start_it(
     reset_vision_embeddings(trainer)
     with refused(EngineError, names=[404, "no such route"], offers=["VLLM_SERVER_DEV_MODE=1"]):
         trainer.vllm_generation.sync_weights()
-
-
-# ------------------------------------------------------------------------------------------------- the version guard
-
-
-def test_nothing_is_said_of_the_installed_trl():
-    assert version_notice(trl.__version__) is None
-
-
-@pytest.mark.parametrize("version", ["1.17.0", "1.17.0.dev0", "2.0.0"])
-def test_a_newer_trl_is_told_that_corrections_may_no_longer_be_needed(version):
-    notice = version_notice(version)
-    assert f"TRL {version}" in notice
-    assert TESTED_TRL in notice
-    assert "pytest -m vllm" in notice

@@ -5,17 +5,14 @@ from typing import Any
 
 import trl
 from accelerate.logging import get_logger
-from packaging.specifiers import SpecifierSet
 from torch.distributed.fsdp import FSDPModule
 
 from trl_vade.errors import EngineError
-from trl_vade.version import TESTED_TRL
 
 from ..batch_rows import has_pixels_by_row
 from .colocated import correct_colocated_requests, image_token_of_qwen
 from .engine_processor import refuse_other_processor_of_server
 from .logprobs import scaled_ratios_notice
-from .request_seeds import seed_server_requests
 
 logger = get_logger(__name__)
 
@@ -25,9 +22,7 @@ VLLM_BIAS_FLOOR = -100.0
 
 
 def correct_generation(trainer: Any) -> None:
-    """Apply all corrections to `trainer` and its new engine, once, and log notices about the installed TRL."""
-    if notice := version_notice(trl.__version__):
-        logger.warning(notice)
+    """Apply all corrections to `trainer` and its new engine, once, and log a notice about the installed TRL."""
     if notice := scaled_ratios_notice(trainer.args, trl.__version__):
         logger.warning(notice)
     suppress_vision_tokens(trainer)
@@ -43,23 +38,8 @@ def correct_generation(trainer: Any) -> None:
     if trainer.vllm_mode == "colocate":
         correct_colocated_requests(trainer)
         return
-    seed_server_requests(trainer)
     if image_token_of_qwen(trainer.model.config) is not None:
         refuse_other_processor_of_server(trainer)
-
-
-def version_notice(trl_version: str) -> str | None:
-    """Return a notice about corrections that may no longer be needed, or None if they were tested with `trl_version`.
-
-    `docs/guides/vllm.md` lists the corrected faults.
-    """
-    if SpecifierSet(TESTED_TRL).contains(trl_version, prereleases=True):
-        return None
-    return (
-        f"trl_vade was not tested with TRL {trl_version}. Its corrections of generation are for TRL {TESTED_TRL}. "
-        "They stay on, and change nothing where TRL no longer needs them. `pytest -m vllm` in trl_vade's repository "
-        "has a test for each, which fails when the correction is no longer needed."
-    )
 
 
 def vision_token_ids(model_config: Any) -> list[int]:

@@ -1,4 +1,4 @@
-"""Seeds of the requests to a vLLM engine, so that a resumed run repeats its samples.
+"""Seeds of the requests to a colocated vLLM engine, so that a resumed run repeats its samples.
 
 The noise of completion i of a prompt depends on `args.seed` and the place in the run: the optimiser step, the earlier
 rollouts, training or evaluation, the prompt and its number in the batch, and i. vLLM 0.31 gives completion i of a
@@ -15,14 +15,9 @@ a CPU generator does not support ("CPU Generator does not use offset").
 """
 
 import zlib
-from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
 from typing import Any
 
 import numpy as np
-
-REQUESTS_AT_A_TIME = 64
-"""Concurrent requests: the connections that TRL's client keeps open (`_DEFAULT_GENERATION_CONCURRENCY`)."""
 
 
 def request_seed(trainer: Any, index: int, prompt: Any) -> int:
@@ -41,27 +36,3 @@ def request_seed(trainer: Any, index: int, prompt: Any) -> int:
     # The processes of a tensor-parallel group share an engine and must request the same samples.
     engine = trainer.accelerator.process_index // trainer.vllm_generation.tensor_parallel_size
     return int(np.random.SeedSequence((trainer.args.seed, *place, engine)).generate_state(1)[0])
-
-
-def seed_server_requests(trainer: Any) -> None:
-    """Send each prompt of a batch to the vLLM server in a request with its `request_seed`. A user's seed is kept.
-
-    TRL sends all prompts in one call, each once with n = G.
-    """
-    if not trainer.accelerator.is_main_process:
-        return  # the other processes have no client (TRL 1.16)
-    client = trainer.vllm_generation.vllm_client
-    generate = client.generate
-
-    def seeded(prompts, features=None, generation_kwargs=None, **options):
-        def request(index):
-            kwargs = {"seed": request_seed(trainer, index, prompts[index])} | (generation_kwargs or {})
-            own_features = None if features is None else [features[index]]
-            return generate([prompts[index]], features=own_features, generation_kwargs=kwargs, **options)
-
-        with ThreadPoolExecutor(REQUESTS_AT_A_TIME) as executor:
-            answers = list(executor.map(request, range(len(prompts))))
-        parts = {name: [answer[name] for answer in answers] for name in answers[0]}
-        return {name: None if None in lists else [*chain(*lists)] for name, lists in parts.items()}
-
-    client.generate = seeded
