@@ -135,6 +135,13 @@ def test_without_args_the_trainer_makes_its_own(text_model_path, text_rows, tmp_
     assert trainer.args.vade_preset == "balanced"
 
 
+def test_an_object_made_without_init_generates_as_trls_own_tests_ask(text_model_path, text_rows, make_args):
+    whole = VADEGRPOTrainer(text_model_path, says_a_digit, make_args(), text_rows)
+    bare = object.__new__(VADEGRPOTrainer)
+    vars(bare).update({name: value for name, value in vars(whole).items() if name not in ("_images", "_batch")})
+    assert len(bare._generate(["say a digit"] * 4)[1]) == 4
+
+
 # ------------------------------------------------------------------------------------------------------ feedback
 
 

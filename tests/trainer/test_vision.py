@@ -93,6 +93,21 @@ def test_a_micro_batch_may_be_without_images_where_others_have_some(vision_model
         trainer.train()
 
 
+def test_where_the_tower_alone_is_trained_a_micro_batch_without_images_has_the_loss_0(vision_model_path, make_args):
+    class TowerAlone(VADEGRPOTrainer):
+        def create_optimizer(self, *given):
+            for name, parameter in self.model.named_parameters():
+                parameter.requires_grad = "visual" in name
+            return super().create_optimizer(*given)
+
+    args = make_args(max_steps=2, per_device_train_batch_size=4, gradient_accumulation_steps=4)
+    before = VADEGRPOTrainer(vision_model_path, is_short, args, mixed(4, "images")).model.state_dict()
+    trainer = train(vision_model_path, mixed(4, "images"), args, trainer_class=TowerAlone)
+    changed = {name for name, value in trainer.model.state_dict().items() if not value.equal(before[name])}
+    assert changed
+    assert all("visual" in name for name in changed)
+
+
 def test_rows_whose_images_are_missing_rather_than_empty_train_too(vision_model_path, make_args):
     rows = vision_rows([[picture(1)] if i % 3 else None for i in range(12)])
     assert rows[0]["images"] is None

@@ -42,6 +42,13 @@ def loss_mask(batch: Batch) -> torch.Tensor:
     return batch["completion_mask"] * batch["tool_mask"] if "tool_mask" in batch else batch["completion_mask"]
 
 
+def with_gradient(loss: torch.Tensor, model: torch.nn.Module) -> torch.Tensor:
+    """Return the loss, or 0 with a gradient where no trained parameter took part: a tower without an image."""
+    if loss.requires_grad:
+        return loss
+    return 0.0 * next(each for each in model.parameters() if each.requires_grad).sum()
+
+
 def row_advantages(batch: Batch) -> NDArray[np.float64]:
     """Return one advantage a row, (B,), 0 for a row without a token in the loss.
 

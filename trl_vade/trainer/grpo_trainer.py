@@ -16,7 +16,7 @@ from trl_vade.hub.posteriors.facts import named_dataset
 from trl_vade.selection.batch_metrics import log_metrics
 
 from .batch import GenerationBatch
-from .batch_rows import with_pixels_counted
+from .batch_rows import with_gradient, with_pixels_counted
 from .checkpoint.preemption import LastCheckpoint
 from .checkpoint.resuming import (
     checkpoint_being_saved,
@@ -90,7 +90,7 @@ class VADEGRPOTrainer(GRPOTrainer):
     publication: Publication  # the uploads; set before `GRPOTrainer.__init__`, which creates the repository
     selection = None
     _batch: GenerationBatch | None = None  # None until the trainer is made, or where TRL's batches stay as they are
-    _images: ImagesOnce | None = None
+    _images = ImagesOnce()
     _line: tuple[str, tuple[tuple[str, int], ...]]  # see `begin_line`
     _logprobs_compared = False  # see `compare_first_logprobs`
     _weights_left_out = False  # whether a checkpoint had weights that transformers passed over
@@ -192,8 +192,8 @@ class VADEGRPOTrainer(GRPOTrainer):
 
     def _generate(self, prompts):
         """Answer from the batch, or generate with one object for each distinct image."""
-        if self._images is None or (self._batch is not None and self._batch.output is not None):
-            return super()._generate(prompts) if self._images is None else self._batch.generated()
+        if self._batch is not None and self._batch.output is not None:
+            return self._batch.generated()
         return without_missing_images(super()._generate(share_images(prompts) if self._images.on else prompts))
 
     def _tokenize_prompts(self, prompts):
@@ -242,7 +242,7 @@ class VADEGRPOTrainer(GRPOTrainer):
             return super()._compute_loss(model, inputs)
         with self._batch.thinning.loss_of(inputs):
             loss = super()._compute_loss(model, inputs)
-        return loss * inputs.get(ROW_SHARE, 1.0)
+        return with_gradient(loss, model) * inputs.get(ROW_SHARE, 1.0)
 
     # ---------------------------------------------------------------------------------------------- the checkpoints
 

@@ -18,7 +18,7 @@ from .tower import has_dropout, pixels_in_place
 
 
 class ImagesOnce:
-    """The images of one trainer's batches.
+    """The images of one trainer's batches. Without a trainer, they go TRL's way.
 
     Attributes:
         on: whether each image is processed and kept once.
@@ -29,7 +29,11 @@ class ImagesOnce:
             steps of a generation batch has its own.
     """
 
-    def __init__(self, trainer: Any):
+    on = tower_once = grouped = False
+
+    def __init__(self, trainer: Any = None):
+        if trainer is None:
+            return
         self._trainer, args = trainer, trainer.args
         self.on = args.vade_images_once and not lacking("vade_images_once") and self._is_possible()
         self.tower_once = self.on and is_adaptive(args) and not has_dropout(trainer.model)
@@ -80,11 +84,12 @@ class ImagesOnce:
 
     def note(self, prompts: list[Any]) -> None:
         """Take the images in the prompts of the batch in preparation for those to process once."""
-        self._pictures.note(prompts)
+        if self.on:
+            self._pictures.note(prompts)
 
     def in_passes(self, model: Any) -> Any:
         """Return a block in which `model` takes the pixels of the present batch."""
-        store = self.stores[self._trainer.model.training]
         if not self.on:
             return nullcontext()
+        store = self.stores[self._trainer.model.training]
         return pixels_in_place(model, store, once=self.tower_once, move=self.move)
