@@ -90,6 +90,13 @@ def test_means_and_strengths_stay_within_their_bounds(seed, trials):
     assert 0.5 - 1e-12 <= (a + b)[0] <= 8 + 1e-12
 
 
+def test_counts_of_any_size_are_fitted():
+    posterior = BetaPosterior(64)
+    posterior.observe(np.arange(64), np.full(64, 2.0**53), np.full(64, 2.0**53))
+    a, b = prompt_prior(posterior, prompt_words(["one two"] * 64))
+    assert (a / (a + b) > 0.9).all()
+
+
 def test_below_32_rows_with_evidence_any_pass_rate_is_as_likely():
     words = prompt_words(texts_of(100, 0))
     assert prompt_prior(observed(words, 0, size=31)[0], words) is FLAT

@@ -33,7 +33,8 @@ LOWEST_MEAN, HIGHEST_MEAN, LARGEST_LOGIT = 0.05, 0.95, math.log(19.0)
 LOWEST_STRENGTH, HIGHEST_STRENGTH = 0.5, 8.0  # of a + b; Beta(1, 1) has 2
 WIDTH = 128  # F, the features that words are hashed to; no other number was measured
 RIDGE = 1.0  # the precision of the belief N(0, 1 / RIDGE) about each weight
-MOST_ROWS = 2**13  # rows of a fit: those that were chosen last
+MOST_ROWS = 2**12  # rows of a fit: those that were chosen last
+MOST_COUNTS = 2.0**30  # of a row in a fit, which larger ones would make singular
 MOST_STEPS, TOLERANCE, DIGITS = 100, 1e-6, 6
 """Of Newton's method: the steps, the change of the weights that ends it, and the digits of the weights that are kept.
 Another order of the sums, as on another machine, leaves these digits the same."""
@@ -85,7 +86,8 @@ def prompt_prior(posterior: BetaPosterior, words: Words, errors: Errors = UNKNOW
         return FLAT
     if rows.size > MOST_ROWS:
         rows = rows[np.argsort(posterior.last_update[rows], kind="stable")[-MOST_ROWS:]]
-    alpha, beta = posterior.counts(rows)
+    counts = np.array(posterior.counts(rows))
+    alpha, beta = counts * np.minimum(1.0, MOST_COUNTS / np.maximum(counts.sum(axis=0), 1.0))
     features = np.ones((rows.size, WIDTH + 1))
     features[:, :WIDTH] = np.unpackbits(words[rows], axis=1)
     weights = _fit(features, alpha, alpha + beta)
