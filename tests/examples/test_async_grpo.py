@@ -1,5 +1,8 @@
 """Asynchronous GRPO with rows that VADE draws: TRL's own loop and worker, a stub for vLLM's server."""
 
+import asyncio
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import trl
@@ -11,7 +14,7 @@ from trl_vade.selection.log import SelectionLog
 if Version(trl.__version__) < Version("1.16"):
     pytest.skip("asynchronous GRPO needs TRL 1.16", allow_module_level=True)
 
-from examples.async_grpo import AsyncSelection
+from examples.async_grpo import AsyncSelection, VADERolloutLoop
 from tests.support.async_grpo import make_model, make_trainer, serving
 
 
@@ -43,3 +46,18 @@ def test_a_training_learns_what_the_loop_chose_and_a_resumed_one_goes_on_with_it
             other.train(resume_from_checkpoint=str(out / "checkpoint-2"))
         with pytest.raises(ValueError, match="max_inflight_tasks"):
             make_trainer(monkeypatch, model, address, tmp_path / "few", selection, rows=11)
+
+
+@pytest.mark.parametrize(("rewards", "kept"), [([0.1] * 6, 0), ([0.1] * 5 + [0.2], 6)])
+def test_a_group_of_equal_rewards_is_dropped_whatever_its_advantages_are_rounded_to(monkeypatch, rewards, kept):
+    samples = [SimpleNamespace(metrics={"rewards/one": reward}, advantage=1e-9) for reward in rewards]
+
+    async def scored(self, group):
+        return samples
+
+    monkeypatch.setattr(VADERolloutLoop.__base__, "_score_group", scored)
+    loop = object.__new__(VADERolloutLoop)
+    loop.num_generations, loop.reward_func_names = 6, ["one"]
+    loop.stream = SimpleNamespace(score=lambda *given: None, settings=AsyncSelection(drop_dead_groups=True))
+    group = SimpleNamespace(completions_sequences=[[1]] * 6, group_id=0, model_version=0)
+    assert len(asyncio.run(loop._score_group(group))) == kept
