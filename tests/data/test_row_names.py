@@ -8,7 +8,7 @@ import pytest
 from datasets import ClassLabel, Dataset
 
 from trl_vade.data.row_keys import sample_keys
-from trl_vade.data.row_names import key_text, names_and_tasks, row_labels
+from trl_vade.data.row_views import key_text, names_and_tasks, row_labels
 
 
 def named(dataset):

@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from trl import GRPOTrainer
 
 from trl_vade.data.decoding import Rows
-from trl_vade.data.own_values import own_values_or_same
 from trl_vade.selection.outcomes import accepted_groups, groups_with_gradient
 
 from .batch_rows import ended
@@ -180,7 +179,6 @@ class Refill:
         raise _Scored(Round(sample_index, has_gradient, trainer._raw_rewards, rollouts))
 
     def _score(self, rows: Rows, prepare: Callable[[Rows], dict[str, Any]]) -> Round:
-        rows = [own_values_or_same(row) for row in rows]  # a reward function may change them before training
         # TRL logs the lengths of completions as it generates. They are logged for the whole batch, in `_prepare`.
         self._rows, self._metrics, self._turn = rows, self._trainer._metrics["train"], {}
         self._trainer._metrics["train"] = defaultdict(list)

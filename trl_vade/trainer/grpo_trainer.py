@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from trl import GRPOTrainer
 
+from trl_vade.data.decoding import naming_row
+from trl_vade.data.own_values import own_rows
 from trl_vade.hub.posteriors.facts import named_dataset
 from trl_vade.selection.batch_metrics import log_metrics
 
@@ -66,8 +68,10 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer, Image
       checks vLLM's first log-probabilities.
     * `_generate`, `_generate_single_turn`: end a round of dynamic sampling, and reuse the completions of the rounds.
       Score the completions before the passes over them, so that rows without a gradient are left out.
-    * `_tokenize_prompts`: tokenises each prompt once with vLLM, not once for each of its completions.
-    * `_calculate_rewards`: passes the gathered rewards of training batches to the sampler. Evaluations do not count.
+    * `_tokenize_prompts`: tokenises each prompt once with vLLM, not once for each of its completions. Names the row of
+      a prompt that the processor refuses.
+    * `_calculate_rewards`: gives each completion a copy of its row's values, which rewards may change. Passes the
+      gathered rewards of training batches to the sampler. Evaluations do not count.
     * `create_model_card`: adds VADE's sections to TRL's card.
 
     Attributes:
@@ -229,8 +233,13 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer, Image
 
     def _tokenize_prompts(self, prompts):
         tokenize = super()._tokenize_prompts
-        plain = self.use_vllm and not self.tools and self.environment_factories is None
-        return tokenize_once(prompts, tokenize) if plain else tokenize(prompts)
+        if self.environment_factories is not None:  # TRL passes no single prompt
+            return tokenize(prompts)
+        numbers = self.selection.loader.numbers if self.selection is not None and self.model.training else []
+        names = numbers if len(numbers) == len(prompts) else prompts  # TRL loads the rows of an evaluation
+        if self.use_vllm and not self.tools:
+            return naming_row(names, prompts, lambda some: tokenize_once(some, tokenize))
+        return naming_row(names, prompts, tokenize)
 
     @functools.wraps(GRPOTrainer._generate_single_turn)
     def _generate_single_turn(self, *positional: Any, **named: Any):
@@ -245,8 +254,11 @@ class VADEGRPOTrainer(PublishingTrainer, ResumingTrainer, ThinningTrainer, Image
         if self._refill is not None and self._refill.replay:
             self._raw_rewards = self._refill.replay.rewards_of(completion_ids_list)
             return self._raw_rewards
+        chosen = self.selection is not None and self.model.training
+        if chosen:
+            inputs, prompts = own_rows(inputs, prompts)
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
-        if self.selection is not None and self.model.training:
+        if chosen:
             outcomes = self.selection.feedback.signal.outcomes(
                 rewards.double().cpu().numpy(),
                 self.selection.in_flight.sample_index,

@@ -9,8 +9,7 @@ import numpy as np
 from accelerate.logging import get_logger
 from numpy.typing import NDArray
 
-from trl_vade.data.row_names import key_text
-from trl_vade.data.row_views import describe_row
+from trl_vade.data.row_views import describe_row, key_text
 from trl_vade.errors import VADEError
 from trl_vade.files import save_whole
 from trl_vade.samplers.posterior import BetaPosterior

@@ -11,7 +11,7 @@ from trl_vade.selection.on_time import OnTimeSelection
 from trl_vade.selection.outcomes import GroupOutcomes
 
 from .overlong import drop_overlong
-from .preflight import refuse_unnumbered, selects_on_time
+from .preflight import refuse_unnumbered, refuse_unreadable, selects_on_time
 from .presets import is_adaptive
 from .selection_choice import make_selection
 from .variants import lay_out_variants
@@ -52,6 +52,7 @@ def _look_at_rows(trainer: Any) -> None:
     given = {name: getattr(trainer, name) for name in ("train_dataset", "processing_class", "tools")}
     given["environment_factory"] = trainer.environment_factories
     refuse_unnumbered(trainer.args, trainer.train_dataset)
+    refuse_unreadable(given)
     drop_overlong(given, trainer.args)
     lay_out_variants(given, trainer.args)
     rows = given["train_dataset"]

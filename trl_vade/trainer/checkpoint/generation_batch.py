@@ -24,7 +24,6 @@ from trl.data_utils import prepare_multimodal_messages
 from trl_vade.data.loading import with_image_lists
 
 from ..batch_rows import Batch
-from ..images.processor import share_images
 from ..images.store import PixelStore
 from ..loader import generate_every
 
@@ -134,7 +133,7 @@ def process_again(trainer: Any, rows: list[int]) -> dict[str, torch.Tensor]:
         images = row["images"] if "images" in row else [row["image"]] if "image" in row else []
         prompts.append(prepare_multimodal_messages(row["prompt"], images=images) if images else row["prompt"])
     with trainer._images.preparing(True):
-        trainer._tokenize_prompts(share_images(prompts))
+        trainer._tokenize_prompts(prompts)
     return trainer._images.stores[True].tensors
 
 

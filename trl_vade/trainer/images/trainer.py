@@ -98,8 +98,9 @@ class ImagesOnceTrainer(GRPOTrainer):
             return with_pixels_counted(super()._generate_and_score_completions(inputs))
 
     def _generate(self, prompts):
-        """Give the completions of a row the same image objects."""
-        return super()._generate(share_images(prompts) if self._images.on else prompts)
+        """Give the completions of a row the same image objects, where TRL loaded the row."""
+        loaded_here = self.selection is not None and self.model.training
+        return super()._generate(share_images(prompts) if self._images.on and not loaded_here else prompts)
 
     def _tokenize_prompts(self, prompts):
         """Note the images of the batch."""
