@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.rows import ids, numbered_rows, picture, process
-from trl_vade.data.loading import RowLoader
+from trl_vade.data.loading import RowLoader, with_image_lists
 
 
 def load(dataset, sample_index, *, num_generations=4, accelerator=None):
@@ -120,3 +120,17 @@ def test_mixed_rows_of_a_real_data_set_come_out_as_lists():
     dataset = numbered_rows(6, image=lambda i: picture(i) if i % 2 else None)
     rows = load(dataset, range(6))
     assert [len(row["images"]) for row in rows] == [int(row["id"][-1]) % 2 for row in rows]
+
+
+def test_of_a_batch_that_lacks_an_image_each_row_has_a_list_and_another_is_left_as_it_is():
+    for rows, lists in (
+        ([{"images": ["a", "b"]}, {"images": None}, {"images": []}], [["a", "b"], [], []]),
+        ([{"images": None}, {"images": None}], [[], []]),
+        ([{"image": "a"}, {"image": None}], [["a"], []]),
+        ([{"image": None}, {"image": None}], [[], []]),
+    ):
+        before = [dict(row) for row in rows]
+        assert [row["images"] for row in with_image_lists(rows)] == lists
+        assert rows == before  # the user's rows are not written into
+    for whole in ([{"image": "a"}, {"image": "b"}], [{"prompt": "none"}], [{"images": ["a"]}, {"images": ["b"]}]):
+        assert with_image_lists(whole) == whole

@@ -2,11 +2,6 @@
 
 import copy
 import io
-import os
-import socket
-import subprocess
-import sys
-from pathlib import Path
 
 import datasets
 import PIL.Image
@@ -347,51 +342,3 @@ def test_a_stream_cannot_be_counted(make_args, argument):
 def test_prompts_of_an_environment_cannot_be_counted(make_args):
     with refused(ConfigurationError, ["environment", "vade_max_prompt_length=None"]):
         make_trainer(make_args(vade_max_prompt_length=8192), uneven_rows(), environment_factory=object)
-
-
-TWO_PROCESSES = """
-import os, sys
-import PIL.Image, torch
-from tests.support.prompts import loaded, of_full_size, uneven_rows
-from pathlib import Path
-from trl_vade import VADEGRPOConfig
-from trl_vade.errors import ConfigurationError
-from trl_vade.trainer.overlong import drop_overlong
-
-opened, real = [], PIL.Image.open
-PIL.Image.open = lambda *arguments, **named: opened.append(1) or real(*arguments, **named)
-args = VADEGRPOConfig(sys.argv[1], use_cpu=True, bf16=False, num_generations=2, per_device_train_batch_size=2,
-                      report_to="none", vade_max_prompt_length=50)
-seen = [f"world {args.world_size}"]
-for where in "memory", "disk":
-    rows = uneven_rows() if where == "memory" else loaded(Path(sys.argv[1]))
-    opened.clear()
-    arguments = {"train_dataset": rows, "processing_class": of_full_size()}
-    drop_overlong(arguments, args)
-    seen.append(f"{where}: {len(arguments['train_dataset'])} rows, " + ("counted" if opened else "read"))
-args.vade_max_prompt_length = 3
-try:
-    drop_overlong(arguments, args)
-except ConfigurationError as error:
-    seen.append("refused" if "vade_max_prompt_length=3" in str(error) else str(error))
-Path(sys.argv[1], f"rank-{args.process_index}").write_text("; ".join(seen))
-torch.distributed.destroy_process_group()
-os._exit(0)  # torch 2.15 over gloo aborts now and then in the interpreter's teardown: see integration/two_processes.py
-"""
-
-
-@pytest.mark.slow
-def test_of_two_processes_the_second_reads_what_the_first_counted(tmp_path):
-    on_disk(uneven_rows(), tmp_path)
-    script = tmp_path / "two.py"
-    script.write_text(TWO_PROCESSES)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    launcher = ["torch.distributed.run", "--nproc_per_node=2", "--master_addr=127.0.0.1", f"--master_port={port}"]
-    command = [sys.executable, "-m", *launcher, str(script), str(tmp_path)]
-    paths = {"PYTHONPATH": str(Path(__file__).parents[2])}
-    run = subprocess.run(command, capture_output=True, text=True, timeout=200, env=os.environ | paths)
-    assert run.returncode == 0, run.stderr[-3000:]
-    counted_it, read_it = [(tmp_path / f"rank-{rank}").read_text() for rank in (0, 1)]
-    assert counted_it == "world 2; memory: 3 rows, counted; disk: 3 rows, counted; refused"
-    assert read_it == "world 2; memory: 3 rows, counted; disk: 3 rows, read; refused"

@@ -131,7 +131,7 @@ class RowDecoder:
             return value
         if not (self.shares_pictures and isinstance(feature, Image)):
             return feature.decode_example(value)
-        stored, pictures = (feature.mode, value["bytes"], value["path"]), self._pictures
+        stored, pictures = (feature.mode, value["bytes"] or value["path"]), self._pictures
         image = pictures.get(stored) or feature.decode_example(value)
         # Two threads may both have decoded it; one of the two pictures is kept.
         return image if getattr(image, "is_animated", False) else pictures.setdefault(stored, image)
