@@ -124,14 +124,6 @@ def test_rows_that_were_selected_shuffled_or_joined_and_files_outside_the_table_
         assert RowDecoder(dataset).load(order) == dataset.__getitems__(order)
 
 
-def test_a_row_that_is_asked_for_twice_is_decoded_once(decoded_images):
-    rows = RowDecoder(numbered_rows(4, image=picture)).load([3, 1, 3])
-    assert ids(rows) == ["row-3", "row-1", "row-3"]
-    assert sorted(decoded_images) == [1, 3]
-    rows[0]["image"].putpixel((0, 0), (9, 9, 9))
-    assert [row["image"].getpixel((0, 0))[0] for row in rows] == [9, 1, 3]
-
-
 def test_shared_pictures_are_decoded_once_and_all_else_is_each_ones_own(decoded_images):
     rows = numbered_rows(4, images=lambda i: [picture(i // 2), picture(9)], board=lambda i: [i])
     rows = rows.cast_column("images", List(Image()))
@@ -147,6 +139,12 @@ def test_shared_pictures_are_decoded_once_and_all_else_is_each_ones_own(decoded_
     decoded_images.clear()
     decoder.load([2, 3])
     assert 9 in decoded_images  # nothing is kept from one batch to the next
+    decoder.shares_pictures = False
+    decoded_images.clear()
+    one, again = decoder.load([2, 2])
+    assert sorted(decoded_images) == [1, 9]
+    one["images"][0].putpixel((0, 0), (7, 7, 7))
+    assert again["images"][0].getpixel((0, 0))[0] == 1
 
 
 class Clip:
@@ -228,15 +226,6 @@ def test_two_rows_are_decoded_at_the_same_time(monkeypatch):
     assert ids(RowDecoder(numbered_rows(4, image=picture)).load([0, 1, 2, 3])) == [f"row-{i}" for i in range(4)]
 
 
-def test_to_begin_does_not_wait_and_to_load_does(gate, decoded_images):
-    decoder = RowDecoder(numbered_rows(9, image=picture))
-    decoder.prefetch([5, 2])
-    assert decoded_images == []
-    threading.Timer(0.1, gate.set).start()
-    assert ids(decoder.load([2, 5])) == ["row-2", "row-5"]
-    assert sorted(decoded_images) == [2, 5]
-
-
 def test_what_was_foreseen_is_not_decoded_again_and_the_rest_is_made_good(decoded_images):
     decoder = RowDecoder(numbered_rows(9, image=picture))
     for _ in range(2):
@@ -272,9 +261,10 @@ def test_no_image_is_kept_after_its_rows_were_handed_out_or_given_up(monkeypatch
     assert len(alive) == 0
 
 
-def test_what_is_given_up_is_not_begun_any_more_and_nothing_runs_on(gate, decoded_images, monkeypatch):
+def test_to_begin_does_not_wait_and_what_is_given_up_is_not_begun_any_more(gate, decoded_images, monkeypatch):
     decoder = RowDecoder(numbered_rows(40, image=picture))
     decoder.prefetch([*range(40)])
+    assert decoded_images == []
     monkeypatch.setattr(decoding, "wait", lambda tasks: (gate.set(), wait(tasks)))
     decoder.forget()
     assert len(decoded_images) <= THREADS

@@ -272,23 +272,6 @@ def test_longer_rows_are_left_out_of_what_is_trained_and_evaluated_on(vision_mod
     assert short.startswith(f"info: eval_dataset['short']: no prompt has more than {lengths[0]} tokens")
 
 
-def test_training_sees_prompts_of_the_lengths_that_were_counted(vision_model_path, make_args, monkeypatch):
-    seen = []
-    real = GRPOTrainer._tokenize_prompts
-
-    def noting(self, prompts):
-        output = real(self, prompts)
-        seen.extend(map(len, output[0]))
-        return output
-
-    monkeypatch.setattr(GRPOTrainer, "_tokenize_prompts", noting)
-    rows = uneven_rows()
-    lengths = counted(rows, of_full_size())
-    args = make_args(vade_max_prompt_length=lengths[2], per_device_train_batch_size=12, max_steps=1)
-    vade_trainer(vision_model_path, args, rows).train()
-    assert sorted(seen) == sorted(lengths[:3] * 4)
-
-
 def test_the_processing_class_that_trl_would_load_is_loaded_once(vision_model_path, make_args, monkeypatch):
     loaded, real = [], AutoProcessor.from_pretrained
     monkeypatch.setattr(AutoProcessor, "from_pretrained", lambda *a, **k: loaded.append((a, k)) or real(*a, **k))
@@ -304,17 +287,15 @@ def test_the_processing_class_that_trl_would_load_is_loaded_once(vision_model_pa
         assert len(trainer.train_dataset) == 5
 
 
-def test_without_the_option_nothing_is_counted(vision_model_path, make_args, processed):
-    trainer = vade_trainer(vision_model_path, make_args(), uneven_rows())
-    assert (len(trainer.train_dataset), processed) == (5, [])
-
-
 def make_trainer(args, rows, **arguments):
     VADEGRPOTrainer("no/such-model: refused before it is looked up", is_short, args, rows, **arguments)
 
 
-def test_a_limit_below_every_prompt_is_refused(make_args):
+def test_a_limit_below_every_prompt_or_below_all_but_too_few_is_refused(make_args):
     lengths = counted(uneven_rows(), of_full_size())
+    few = make_args(vade_max_prompt_length=lengths[1], per_device_train_batch_size=12)
+    with refused(ConfigurationError, ["train_dataset", "2 rows"], ["per_device_train_batch_size"]):
+        make_trainer(few, uneven_rows(), processing_class=of_full_size())
     for rows, arguments in ((uneven_rows(), {}), (uneven_rows(), {"eval_dataset": uneven_rows().select([4, 3])})):
         most = lengths[0] - 1 if not arguments else lengths[2]
         names = [f"vade_max_prompt_length={most}", f"{lengths[3] if arguments else lengths[0]} tokens"]
@@ -322,23 +303,15 @@ def test_a_limit_below_every_prompt_is_refused(make_args):
             make_trainer(make_args(vade_max_prompt_length=most), rows, processing_class=of_full_size(), **arguments)
 
 
-def test_too_few_rows_below_the_limit_are_too_few_rows(make_args):
-    limit = counted(uneven_rows(), of_full_size())[1]
-    args = make_args(vade_max_prompt_length=limit, per_device_train_batch_size=12)
-    with refused(ConfigurationError, ["train_dataset", "2 rows"], ["per_device_train_batch_size"]):
-        make_trainer(args, uneven_rows(), processing_class=of_full_size())
-
-
-@pytest.mark.parametrize("argument", ["train_dataset", "eval_dataset", "eval_dataset in parts"])
-def test_a_stream_cannot_be_counted(make_args, argument):
-    stream = uneven_rows().to_iterable_dataset()
-    rows = stream if argument == "train_dataset" else uneven_rows()
-    evaluated = {"eval_dataset": stream, "eval_dataset in parts": {"a": uneven_rows(), "b": stream}}.get(argument)
+def test_prompts_of_a_stream_and_of_an_environment_cannot_be_counted(make_args):
+    rows, stream = uneven_rows(), uneven_rows().to_iterable_dataset()
     args = make_args(vade_max_prompt_length=8192, vade_sampler="uniform", max_steps=1)
-    with refused(ConfigurationError, [argument.split()[0], "IterableDataset"], ["vade_max_prompt_length=None"]):
-        make_trainer(args, rows, eval_dataset=evaluated)
-
-
-def test_prompts_of_an_environment_cannot_be_counted(make_args):
+    for name, given in (
+        ("train_dataset", {"rows": stream}),
+        ("eval_dataset", {"rows": rows, "eval_dataset": stream}),
+        ("eval_dataset", {"rows": rows, "eval_dataset": {"a": rows, "b": stream}}),
+    ):
+        with refused(ConfigurationError, [name, "IterableDataset"], ["vade_max_prompt_length=None"]):
+            make_trainer(args, **given)
     with refused(ConfigurationError, ["environment", "vade_max_prompt_length=None"]):
         make_trainer(make_args(vade_max_prompt_length=8192), uneven_rows(), environment_factory=object)

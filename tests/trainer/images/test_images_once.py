@@ -103,8 +103,9 @@ def test_completions_of_an_image_side_by_side_are_encoded_once_a_micro_batch(pla
     assert counts.encoded == generated + trainer.state.global_step * 4
 
 
-def test_two_rows_with_the_same_picture_share_it(vision_model_path, tmp_path):
+def test_two_rows_with_the_same_picture_share_it_without_a_look_at_pixels(vision_model_path, tmp_path, monkeypatch):
     """As a question and its hint do: four rows of a batch, two pictures."""
+    monkeypatch.setattr("trl_vade.trainer.images.trainer.share_images", lambda prompts: pytest.fail("compared"))
     rows = picture_rows(lambda row: [coloured(0)] if row % 2 else [coloured(1)], count=4)
     off, _, _ = play(vision_model_path, tmp_path / "off", rows=rows, vade_cooldown=0.0, **AS_TRL)
     on, _, counts = play(vision_model_path, tmp_path / "on", rows=rows, vade_cooldown=0.0, **BUFFER)
