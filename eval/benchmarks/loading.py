@@ -11,8 +11,7 @@ Every repeat runs all arms in one process, in an order that rotates:
 * `N threads`: the same rows from `RowDecoder`.
 * `after S s`: what is left of it in `OnTimeSelection.choose` when S seconds lie between `prefetch` (`to begin`) and
   the choice. They are slept: while a GPU computes, the processor is nearly idle. A step that keeps all cores busy
-  leaves fewer of them to decode with. The rows are loaded for one completion each: what the copies for the others
-  cost is measured by `eval.benchmarks.own_values`.
+  leaves fewer of them to decode with. The rows are loaded for one completion each.
 
 The images come from memory, so a slow disk is not in the figures. Timings depend on the machine: they are reported and
 never tested.

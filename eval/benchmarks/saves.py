@@ -33,7 +33,6 @@ from trl_vade.testbed.model import build_model
 from trl_vade.testbed.processor import build_processor
 from trl_vade.trainer.checkpoint.folders import look_at, write_marker
 from trl_vade.trainer.checkpoint.posterior import resume_posterior, save_posterior
-from trl_vade.trainer.images.processor import share_images
 
 OF_3B = {  # Qwen2.5-VL-3B: 3.75 billion parameters in bf16, and two moments of each in fp32
     "model-00001-of-00002.safetensors": 5_000_000_000,
@@ -70,7 +69,7 @@ def buffered(trainer, tokens=1024):
     loaded = trainer.selection.loader.decoder.load(numbers)
     prompts = [prepare_multimodal_messages(row["prompt"], images=row["images"]) for row in loaded]
     with trainer._images.preparing(True):
-        ids, images, fields = trainer._tokenize_prompts(share_images(prompts))
+        ids, images, fields = trainer._tokenize_prompts(prompts)
     trainer._images.stores[True].of_rows = list(dict.fromkeys(numbers))
     batch = {
         "prompt_ids": torch.tensor(ids),

@@ -18,7 +18,7 @@ from tests.support.refusals import refused
 from tests.support.rows import ids, numbered_rows, picture
 from trl_vade.data import decoding
 from trl_vade.data.decoding import THREADS, RowDecoder
-from trl_vade.errors import ImageDecodeError, VADEError
+from trl_vade.errors import ImageDecodeError
 
 
 def rows_of(column, feature, values, **more):
@@ -114,30 +114,37 @@ def test_the_rows_are_those_of_getitems_and_decoded_in_threads(name, ahead, thre
     assert all(name.startswith("trl_vade-decode") for name in threads)
 
 
-def test_an_image_that_lies_on_its_side_is_turned_as_in_the_data_set():
-    assert RowDecoder(DATASETS["turned by its EXIF data"]).load([0])[0]["image"].size == (17, 23)
-
-
-def test_files_outside_the_table_are_read_where_they_are(tmp_path, threads):
-    gradient().save(tmp_path / "a.png")
-    (tmp_path / "b.jpg").write_bytes(turned()["bytes"])
-    dataset = rows_of("images", List(Image()), [[str(tmp_path / "a.png"), str(tmp_path / "b.jpg")]])
-    assert RowDecoder(dataset).load([0]) == dataset.__getitems__([0])
-
-
-def test_rows_that_were_selected_shuffled_or_joined_are_found():
+def test_rows_that_were_selected_shuffled_or_joined_and_files_outside_the_table_are_found(tmp_path):
     whole = numbered_rows(9, image=picture)
-    for dataset in (whole.shuffle(seed=1), whole.select([7, 2, 5]), concatenate_datasets([whole, whole.select([3])])):
+    (tmp_path / "a.jpg").write_bytes(turned()["bytes"])
+    files = rows_of("images", List(Image()), [[str(tmp_path / "a.jpg")]] * 3)
+    joined = concatenate_datasets([whole, whole.select([3])])
+    for dataset in (whole.shuffle(seed=1), whole.select([7, 2, 5]), joined, files):
         order = [1, len(dataset) - 1, 0]
         assert RowDecoder(dataset).load(order) == dataset.__getitems__(order)
 
 
-def test_a_row_that_is_asked_for_twice_is_decoded_once(decoded_images):
-    rows = RowDecoder(numbered_rows(4, image=picture)).load([3, 1, 3])
-    assert ids(rows) == ["row-3", "row-1", "row-3"]
-    assert sorted(decoded_images) == [1, 3]
-    rows[0]["image"].putpixel((0, 0), (9, 9, 9))
-    assert [row["image"].getpixel((0, 0))[0] for row in rows] == [9, 1, 3]
+def test_shared_pictures_are_decoded_once_and_all_else_is_each_ones_own(decoded_images):
+    rows = numbered_rows(4, images=lambda i: [picture(i // 2), picture(9)], board=lambda i: [i])
+    rows = rows.cast_column("images", List(Image()))
+    decoder = RowDecoder(rows)
+    decoder.shares_pictures = True
+    one, again, other, last = decoder.load([0, 0, 1, 3])
+    assert [one, other, last] == rows.__getitems__([0, 1, 3])
+    assert one["images"][0] is again["images"][0] is other["images"][0]  # rows 0 and 1 store the same image
+    assert one["images"][1] is last["images"][1]
+    one["board"].append(1)
+    one["images"].pop()
+    assert (again["board"], len(again["images"])) == ([0], 2)
+    decoded_images.clear()
+    decoder.load([2, 3])
+    assert 9 in decoded_images  # nothing is kept from one batch to the next
+    decoder.shares_pictures = False
+    decoded_images.clear()
+    one, again = decoder.load([2, 2])
+    assert sorted(decoded_images) == [1, 9]
+    one["images"][0].putpixel((0, 0), (7, 7, 7))
+    assert again["images"][0].getpixel((0, 0))[0] == 1
 
 
 class Clip:
@@ -152,9 +159,12 @@ def test_a_row_that_cannot_be_copied_is_loaded_again_for_each_time_that_it_is_as
     assert {type(row["clip"]) for row in rows} == {Clip}
 
 
-def test_an_animated_picture_is_decoded_again_so_that_each_has_its_frames():
+@pytest.mark.parametrize("shares", [False, True])
+def test_an_animated_picture_is_decoded_again_so_that_each_has_its_frames(shares):
     film = file_of(gradient(), "GIF", save_all=True, append_images=[gradient().rotate(180)])
-    one, other = RowDecoder(rows_of("image", Image(), [film])).load([0, 0])
+    decoder = RowDecoder(rows_of("image", Image(), [film, film]))
+    decoder.shares_pictures = shares
+    one, other = decoder.load([0, 1] if shares else [0, 0])
     one["image"].seek(1)
     assert other["image"].tell() == 0
     assert one["image"] != other["image"]
@@ -216,15 +226,6 @@ def test_two_rows_are_decoded_at_the_same_time(monkeypatch):
     assert ids(RowDecoder(numbered_rows(4, image=picture)).load([0, 1, 2, 3])) == [f"row-{i}" for i in range(4)]
 
 
-def test_to_begin_does_not_wait_and_to_load_does(gate, decoded_images):
-    decoder = RowDecoder(numbered_rows(9, image=picture))
-    decoder.prefetch([5, 2])
-    assert decoded_images == []
-    threading.Timer(0.1, gate.set).start()
-    assert ids(decoder.load([2, 5])) == ["row-2", "row-5"]
-    assert sorted(decoded_images) == [2, 5]
-
-
 def test_what_was_foreseen_is_not_decoded_again_and_the_rest_is_made_good(decoded_images):
     decoder = RowDecoder(numbered_rows(9, image=picture))
     for _ in range(2):
@@ -260,9 +261,10 @@ def test_no_image_is_kept_after_its_rows_were_handed_out_or_given_up(monkeypatch
     assert len(alive) == 0
 
 
-def test_what_is_given_up_is_not_begun_any_more_and_nothing_runs_on(gate, decoded_images, monkeypatch):
+def test_to_begin_does_not_wait_and_what_is_given_up_is_not_begun_any_more(gate, decoded_images, monkeypatch):
     decoder = RowDecoder(numbered_rows(40, image=picture))
     decoder.prefetch([*range(40)])
+    assert decoded_images == []
     monkeypatch.setattr(decoding, "wait", lambda tasks: (gate.set(), wait(tasks)))
     decoder.forget()
     assert len(decoded_images) <= THREADS
@@ -302,33 +304,28 @@ def with_damage(number, image):
     return rows_of("image", Image(), values, id=(Value("string"), [f"photo-{i}" for i in range(6)]))
 
 
-def test_an_image_that_cannot_be_decoded_is_an_error_that_names_its_row():
+def test_a_damaged_image_is_an_error_that_names_its_row_when_this_is_loaded_and_not_before():
     for content, path, error in (
         (b"not a picture", None, "UnidentifiedImageError"),
         (file_of(gradient(), "JPEG")["bytes"][:400], None, "OSError"),
         (None, "/nowhere/a.png", "FileNotFoundError"),
     ):
         decoder = RowDecoder(with_damage(4, {"bytes": content, "path": path}))
+        decoder.prefetch([4, 1])
+        assert len(decoder.load([1, 2])) == 2
+        decoder.prefetch([4])
         with refused(ImageDecodeError, ["Row 4", "'photo-4'", "column 'image'", error]) as caught:
             decoder.load([1, 4, 2])
-        assert isinstance(caught.value, VADEError)
         assert isinstance(caught.value, OSError)
         assert threads_end()
-        assert len(decoder.load([1, 2])) == 2
 
 
-def test_in_a_list_the_place_is_named_and_without_ids_the_row_alone():
-    dataset = rows_of("images", List(Image()), [[MODES[0]], [MODES[1], {"bytes": b"?", "path": None}]])
-    with refused(ImageDecodeError, ["Row 1", "column 'images'", "entry 1", "1 bytes"]):
-        RowDecoder(dataset).load([0, 1])
+def test_the_row_whose_transform_fails_is_named():
+    def transform(batch):
+        if "row-2" in batch["id"]:
+            raise KeyError("page")
+        return batch
 
-
-def test_a_row_that_fails_ahead_is_an_error_when_it_is_loaded_and_not_before():
-    decoder = RowDecoder(with_damage(4, {"bytes": b"not a picture", "path": None}))
-    decoder.prefetch([4, 1])
-    assert len(decoder.load([1, 2])) == 2
-    decoder.prefetch([4])
-    decoder.forget()
-    decoder.prefetch([4])
-    with refused(ImageDecodeError, ["Row 4"]):
-        decoder.load([4])
+    with pytest.raises(KeyError) as caught:
+        RowDecoder(numbered_rows(4).with_transform(transform)).load([3, 2, 0])
+    assert "row 2 " in caught.value.__notes__[0]

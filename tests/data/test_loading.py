@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.rows import ids, numbered_rows, picture, process
-from trl_vade.data.loading import RowLoader
+from trl_vade.data.loading import RowLoader, with_image_lists
 
 
 def load(dataset, sample_index, *, num_generations=4, accelerator=None):
@@ -23,35 +23,15 @@ def test_the_rows_are_those_that_were_chosen_in_their_order_once_for_each_comple
     assert [row["prompt"] for row in rows[::2]] == ["question 4", "question 0", "question 3"]
 
 
-def test_the_items_of_a_group_can_be_written_into_one_by_one():
-    rows = load(numbered_rows(6), [5, 2])
-    assert ids(rows)[:4] == ["row-5"] * 4
-    rows[0]["answer"] = "mine"
-    assert all("answer" not in row for row in rows[1:])
-
-
 def test_the_items_of_a_group_share_no_list_no_dictionary_and_no_picture():
     rows = load(numbered_rows(6, image=picture, board=lambda i: [i], info=lambda i: {"a": [i]}), [5, 2])
+    rows[0]["answer"] = "mine"
+    assert all("answer" not in row for row in rows[1:])
     rows[0]["board"].pop()
     rows[0]["info"]["a"].append(1)
     rows[0]["image"].putpixel((0, 0), (99, 0, 0))
     assert [(row["board"], row["info"]["a"]) for row in rows[1:]] == [([5], [5])] * 3 + [([2], [2])] * 4
     assert [row["image"].getpixel((0, 0))[0] for row in rows[1:]] == [5] * 3 + [2] * 4
-
-
-# -------------------------------------------------------------------------------------------- nothing decoded twice
-
-
-def test_a_transform_of_the_users_runs_once_for_each_chosen_row():
-    seen = []
-
-    def transform(batch):
-        seen.extend(batch["id"])
-        return batch | {"shouted": [name.upper() for name in batch["id"]]}
-
-    rows = load(numbered_rows(6).with_transform(transform), [3, 5])
-    assert seen == ["row-3", "row-5"]
-    assert [row["shouted"] for row in rows] == ["ROW-3"] * 4 + ["ROW-5"] * 4
 
 
 # ------------------------------------------------------------------------------------------------ several processes
@@ -116,7 +96,15 @@ def test_what_was_said_of_the_last_batch_does_not_hold_for_the_next():
     assert seen == [True, False, True]
 
 
-def test_mixed_rows_of_a_real_data_set_come_out_as_lists():
-    dataset = numbered_rows(6, image=lambda i: picture(i) if i % 2 else None)
-    rows = load(dataset, range(6))
-    assert [len(row["images"]) for row in rows] == [int(row["id"][-1]) % 2 for row in rows]
+def test_of_a_batch_that_lacks_an_image_each_row_has_a_list_and_another_is_left_as_it_is():
+    for rows, lists in (
+        ([{"images": ["a", "b"]}, {"images": None}, {"images": []}], [["a", "b"], [], []]),
+        ([{"images": None}, {"images": None}], [[], []]),
+        ([{"image": "a"}, {"image": None}], [["a"], []]),
+        ([{"image": None}, {"image": None}], [[], []]),
+    ):
+        before = [dict(row) for row in rows]
+        assert [row["images"] for row in with_image_lists(rows)] == lists
+        assert rows == before  # the user's rows are not written into
+    for whole in ([{"image": "a"}, {"image": "b"}], [{"prompt": "none"}], [{"images": ["a"]}, {"images": ["b"]}]):
+        assert with_image_lists(whole) == whole

@@ -1,10 +1,8 @@
-"""Tickets, lists of images, and the identity of a training set and of its rows."""
+"""The identity of a training set and of its rows."""
 
 import hashlib
-import json
-import os
 import shutil
-from itertools import product
+from datetime import date
 from pathlib import Path
 
 import datasets
@@ -13,13 +11,10 @@ import pytest
 from datasets import Dataset, load_dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trl.trainer.utils import RepeatSampler
 
+from tests.support.prompts import asked
 from tests.support.rows import numbered_rows, picture
-from trl_vade.data import row_keys as data
-from trl_vade.data.loading import with_image_lists
 from trl_vade.data.row_keys import dataset_fingerprint, find_rows, sample_keys
-from trl_vade.trainer.loader import TicketDataset, TicketSampler
 
 
 def keys_of(dataset):
@@ -30,110 +25,110 @@ def fingerprint(dataset):
     return dataset_fingerprint(sample_keys(dataset)[0])
 
 
-def picture_of_its_own(number):
-    return picture(number).resize((8 + number, 8))
+def prompts(*texts, **columns):
+    return Dataset.from_dict({"prompt": list(texts), **columns})
 
 
-def test_a_ticket_is_its_number_and_there_is_one_for_each_row():
-    tickets = TicketDataset(7)
-    assert len(tickets) == 7
-    assert [tickets[i] for i in range(7)] == list(range(7))
+def stored(number, path=None):
+    return {"bytes": b"picture-%d" % number, "path": path}
 
 
-def test_there_are_as_many_tickets_as_the_stock_sampler_has_items():
-    """TRL's own length has to be what it gives: the loader, and so the number of steps, would else differ."""
-    for num_rows, repeats, batch_size, rounds in product([0, 1, 7, 24], [1, 3], [1, 4, 30], [1, 2]):
-        stock = RepeatSampler(TicketDataset(num_rows), repeats, batch_size, rounds, seed=1)
-        tickets = TicketSampler(stock)
-        assert len(tickets) == len(list(tickets)) == len(list(stock)) == len(list(tickets))
-        assert set(tickets) <= {0}
+def of_pictures(column, *pictures, kind=None, **columns):
+    rows = Dataset.from_dict({"prompt": ["what?"] * len(pictures), column: list(pictures), **columns})
+    return rows.cast_column(column, kind or datasets.Image())
 
 
-def test_of_a_batch_that_lacks_an_image_each_row_has_a_list_and_another_is_left_as_it_is():
-    for rows, lists in (
-        ([{"images": ["a", "b"]}, {"images": None}, {"images": []}], [["a", "b"], [], []]),
-        ([{"images": None}, {"images": None}], [[], []]),
-        ([{"image": "a"}, {"image": None}], [["a"], []]),
-        ([{"image": None}, {"image": None}], [[], []]),
-    ):
-        before = [dict(row) for row in rows]
-        assert [row["images"] for row in with_image_lists(rows)] == lists
-        assert rows == before  # the user's rows are not written into
-    for whole in ([{"image": "a"}, {"image": "b"}], [{"prompt": "none"}], [{"images": ["a"]}, {"images": ["b"]}]):
-        assert with_image_lists(whole) == whole
+# --------------------------------------------------------------------------------------------- keys of today and ever
+
+LISTS = [[stored(0), stored(1)], [stored(1), stored(0)], [], None]
+GOLDEN = {  # rows, their keys, and the number of copies, of commit 418822d
+    "ids": (
+        prompts("a", "b", "c", id=["row-0", "row-1", "Zoë"]),
+        [3895935349179561361, 3045826666036341790, 2007109978278718739],
+        0,
+    ),
+    "numbers as ids": (prompts("a", "a", id=[7, 8]), [-6408369425759800123, 2386552977871519886], 0),
+    "texts, one twice": (
+        prompts("one", "two", "one"),
+        [-8363872284606787905, -3438256141024559728, 6753202002658019146],
+        1,
+    ),
+    "messages": (
+        Dataset.from_list([{"prompt": asked("hello")}, {"prompt": [asked("hello")[0] | {"name": "Ada"}]}]),
+        [-3758998677086759885, 8757723060930557299],
+        0,
+    ),
+    "one picture": (
+        of_pictures("image", stored(0, "a.png"), None, stored(1)),
+        [5362189905912775379, 7089869781924512376, -4995254925500906563],
+        0,
+    ),
+    "pictures": (
+        of_pictures("images", *LISTS, kind=datasets.List(datasets.Image()), prompt=[asked("what?")] * 4),
+        [5948574721571442930, -8034153502160456403, -7887497293341290987, 7306145159120949098],
+        0,
+    ),
+    "by all columns": (
+        prompts("play", "play", "play", seed=[1, 2, 2], level=[0.5, 1.0, 1.0], day=[date(2026, 1, 2)] * 3),
+        [7734135216730966363, 5708647156308472366, 8598147859768990109],
+        1,
+    ),
+    "no prompt": (
+        Dataset.from_dict({"environment": ["maze", "maze", "chess"], "seed": [1, 2, 1]}),
+        [7354526610364996380, -494753352259761488, 1811843083489412816],
+        0,
+    ),
+    "a missing file": (of_pictures("image", "/nowhere/a.png"), [287163441063480483], 0),
+}
 
 
-# ------------------------------------------------------------------------------------------------- the fingerprint
+@pytest.mark.parametrize("name", GOLDEN)
+def test_keys_are_these_numbers_since_they_are_saved_in_files(name):
+    """Another number would make every saved posterior impossible to join."""
+    rows, keys, copies = GOLDEN[name]
+    assert (keys_of(rows), sample_keys(rows)[1]) == (keys, copies)
+    order = [*range(len(rows))][::-1]
+    if not copies:
+        assert keys_of(rows.select(order)) == keys[::-1]
+
+
+def test_the_fingerprint_is_the_sha256_of_the_keys_little_endian():
+    assert fingerprint(GOLDEN["ids"][0]).startswith("200bff40a5a4a3fe")
+    assert fingerprint(GOLDEN["pictures"][0]).startswith("03b27b9cb7ff6f44")
+    keys = np.random.default_rng(0).integers(-(2**63), 2**63 - 1, 1000)
+    assert dataset_fingerprint(keys) == hashlib.sha256(keys.astype("<i8").tobytes()).hexdigest()
 
 
 def test_the_same_rows_loaded_in_another_way_have_the_same_fingerprint(tmp_path):
-    rows = numbered_rows(2500)  # more than two of the batches that are read at a time
+    rows = numbered_rows(5000)  # more than a batch
     rows.to_parquet(tmp_path / "rows.parquet")
     rows.select(range(700)).to_parquet(tmp_path / "part-0.parquet")
-    rows.select(range(700, 2500)).to_parquet(tmp_path / "part-1.parquet")
+    rows.select(range(700, 5000)).to_parquet(tmp_path / "part-1.parquet")
     cache = str(tmp_path / "cache")
     whole = load_dataset("parquet", data_files=str(tmp_path / "rows.parquet"), split="train", cache_dir=cache)
     parts = load_dataset("parquet", data_files=str(tmp_path / "part-*.parquet"), split="train", cache_dir=cache)
-    joined = datasets.concatenate_datasets([rows.select(range(1234)), rows.select(range(1234, 2500))])
-    there_and_back = rows.select(list(reversed(range(2500)))).select(list(reversed(range(2500))))
-    shuffled = rows.shuffle(seed=1)
-    back = shuffled.select(np.argsort([int(name.split("-")[1]) for name in shuffled["id"]]))
+    joined = datasets.concatenate_datasets([rows.select(range(1234)), rows.select(range(1234, 5000))])
+    there_and_back = rows.select(list(reversed(range(5000)))).select(list(reversed(range(5000))))
     transformed = rows.with_transform(lambda batch: {"id": ["changed"] * len(batch["id"])})
-    fingerprints = {
-        fingerprint(dataset) for dataset in (rows, whole, parts, joined, there_and_back, back, transformed)
-    }
-    assert len(fingerprints) == 1
+    for column in ("id", "prompt"):
+        others = (whole, parts, joined, there_and_back, transformed)
+        assert len({fingerprint(each.select_columns([column])) for each in (rows, *others)}) == 1
 
 
 def test_other_rows_have_another_fingerprint():
     rows = numbered_rows(30)
     others = {
         "reordered": rows.select([1, 0, *range(2, 30)]),
-        "shuffled": rows.shuffle(seed=1),
         "longer": numbered_rows(31),
         "shorter": rows.select(range(29)),
         "changed": rows.map(lambda row, i: {"id": "new"} if i == 17 else {}, with_indices=True),
         "a row twice": rows.select([*range(29), 28]),
+        "without ids": rows.remove_columns("id"),
     }
-    fingerprints = {name: fingerprint(dataset) for name, dataset in others.items()}
-    assert fingerprint(rows) not in fingerprints.values()
-    assert len(set(fingerprints.values())) == len(others)
-
-
-def test_with_ids_the_other_columns_do_not_count():
-    rows = numbered_rows(5)
-    edited = rows.map(lambda row: {"prompt": row["prompt"] + " please", "extra": 1})
-    assert fingerprint(edited) == fingerprint(rows)
-
-
-def test_without_ids_the_prompts_are_the_identity():
-    rows = numbered_rows(5).remove_columns("id")
-    edited = rows.map(lambda row, i: {"prompt": "new"} if i == 3 else {}, with_indices=True)
-    with_more = rows.add_column("level", [1] * 5)
-    assert fingerprint(rows) != fingerprint(edited)
-    assert fingerprint(rows) == fingerprint(with_more)
-    assert fingerprint(rows) != fingerprint(numbered_rows(5))
-
-
-def test_conversational_prompts_have_a_fingerprint(text_rows, tmp_path):
-    rows = text_rows.remove_columns("id")
-    rows.to_parquet(tmp_path / "rows.parquet")
-    loaded = Dataset.from_parquet(str(tmp_path / "rows.parquet"), cache_dir=str(tmp_path / "cache"))
-    assert fingerprint(loaded) == fingerprint(rows)
-    assert fingerprint(rows.select(range(23))) != fingerprint(rows)
-
-
-def test_taking_the_fingerprint_decodes_no_image(decoded_images):
-    for columns in ("id", "prompt", "image"), ("prompt", "image"):
-        fingerprint(numbered_rows(4, image=picture).select_columns(list(columns)))
-    assert decoded_images == []
+    assert len({fingerprint(each) for each in (rows, *others.values())}) == 7
 
 
 # ------------------------------------------------------------------------------------------------- who the rows are
-
-
-def prompts(*texts, **columns):
-    return Dataset.from_dict({"prompt": list(texts), **columns})
 
 
 @pytest.fixture
@@ -148,85 +143,40 @@ def image_files(tmp_path):
 
 def with_files(files, **columns):
     """A data set that holds the names of the files and not their content."""
-    columns = {"prompt": ["what?"] * len(files), "image": [str(file) for file in files], **columns}
-    return Dataset.from_dict(columns).cast_column("image", datasets.Image())
+    return of_pictures("image", *map(str, files), **columns)
 
 
-def test_keys_are_these_numbers_since_they_are_saved_in_files():
-    """64 bits of a hash of the row as JSON; another number would make every saved snapshot impossible to join."""
-
-    def key(row):
-        return int.from_bytes(hashlib.blake2b(row.encode(), digest_size=8).digest(), "little", signed=True)
-
-    assert keys_of(numbered_rows(2)) == [key('{"id": "row-0"}'), key('{"id": "row-1"}')]
-    one, two = key('{"prompt": "one"}'), key('{"prompt": "two"}')
-    assert keys_of(prompts("one", "two", "one")) == [one, two, key(json.dumps({"copy": 1, "of": one}))]
-
-
-def test_keys_are_64_bit_integers_one_for_each_row():
-    keys, num_copies = sample_keys(numbered_rows(2500))  # more than two of the batches that are read at a time
-    assert (keys.dtype, keys.shape, num_copies) == (np.int64, (2500,), 0)
-    assert np.unique(keys).size == 2500
-    assert (keys < 0).any()  # all 64 bits are used
-
-
-def test_an_id_that_each_row_has_for_itself_is_who_it_is():
+def test_an_id_that_each_row_has_for_itself_is_who_it_is_and_others_are_nobodys():
     rows = prompts("one", "one", "one", id=["a", "b", "c"])
-    assert sample_keys(rows)[1] == 0
-    assert keys_of(prompts("other", "words", "now", id=["a", "b", "c"])) == keys_of(rows)
-    assert keys_of(prompts("one", "one", "one", id=["c", "a", "b"])) == [keys_of(rows)[i] for i in (2, 0, 1)]
-
-
-def test_ids_may_be_numbers_and_those_that_several_rows_share_are_nobodys():
-    assert keys_of(prompts("one", "one", id=[7, 8])) == keys_of(prompts("two", "two", id=[7, 8]))
+    assert keys_of(prompts("other", "words", "now", id=["a", "b", "c"], level=[1, 2, 3])) == keys_of(rows)
     for shared in (["a", "b", "a"], [None, None, "c"], [0.5, float("nan"), float("nan")]):
-        rows = prompts("one", "two", "three", id=shared)
-        assert sample_keys(rows)[1] == 0
-        assert keys_of(rows) == keys_of(prompts("one", "two", "three"))
+        assert keys_of(prompts("one", "two", "three", id=shared)) == keys_of(prompts("one", "two", "three"))
 
 
-def test_the_same_prompt_with_another_image_is_another_row(image_files):
-    keys = keys_of(with_files(image_files))
-    assert len(set(keys)) == 3
-    assert sample_keys(with_files(image_files))[1] == 0
-    assert not set(keys) & set(keys_of(with_files(image_files, prompt=["where?"] * 3)))
-    assert not set(keys) & set(keys_of(prompts("what?", "why?", "when?")))
-
-
-def test_the_order_and_the_number_of_several_images_count():
-    lists = [[0, 1], [1, 0], [0], [0, 1, 1], []]
-    images = [[picture(number) for number in each] for each in lists]
-    dataset = prompts(*["what?"] * 5, images=images).cast_column("images", datasets.List(datasets.Image()))
-    assert len(set(keys_of(dataset))) == 5
-    assert sample_keys(dataset)[1] == 0
-
-
-def test_the_same_images_in_another_folder_or_in_the_table_itself_are_the_same(image_files, tmp_path):
+def test_the_same_images_in_another_folder_or_in_the_table_itself_are_the_same(image_files, tmp_path, decoded_images):
     files = with_files(image_files)
     elsewhere = [shutil.copy(file, tmp_path / f"renamed-{file.name}") for file in image_files]
     content = [{"bytes": file.read_bytes(), "path": None} for file in image_files]
     named = [{"bytes": file.read_bytes(), "path": "there.png"} for file in image_files]
-    in_table = Dataset.from_dict({"prompt": ["what?"] * 3, "image": content}).cast_column("image", datasets.Image())
-    with_names = Dataset.from_dict({"prompt": ["what?"] * 3, "image": named}).cast_column("image", datasets.Image())
     files.to_parquet(tmp_path / "rows.parquet")  # which takes the content of the files along
     loaded = Dataset.from_parquet(str(tmp_path / "rows.parquet"), cache_dir=str(tmp_path / "cache"))
     undecoded = files.cast_column("image", datasets.Image(decode=False))
-    for dataset in (with_files(elsewhere), in_table, with_names, loaded, undecoded):
+    for dataset in (
+        with_files(elsewhere),
+        *(of_pictures("image", *each) for each in (content, named)),
+        loaded,
+        undecoded,
+    ):
         assert keys_of(dataset) == keys_of(files)
+    assert decoded_images == []
 
 
 def test_another_image_under_the_same_name_is_another_row(image_files):
     before = keys_of(with_files(image_files))
     shutil.copy(image_files[2], image_files[1])
-    after = keys_of(with_files(image_files))
+    after, copies = sample_keys(with_files(image_files))
     assert [old == new for old, new in zip(before, after, strict=True)] == [True, False, False]  # the last is a copy
-    assert after[1] == before[2]
-    assert sample_keys(with_files(image_files))[1] == 1
-
-
-def test_images_that_are_not_there_yet_are_known_by_their_names(tmp_path):
-    keys, num_copies = sample_keys(with_files([tmp_path / "a.png", tmp_path / "b.png", tmp_path / "a.png"]))
-    assert (len(set(keys.tolist())), num_copies) == (3, 1)
+    assert (after[1], copies) == (before[2], 1)
 
 
 def test_with_ids_no_image_file_is_read(image_files):
@@ -236,165 +186,52 @@ def test_with_ids_no_image_file_is_read(image_files):
     assert keys_of(with_files(image_files, id=["a", "b", "c"])) == before
 
 
-def test_a_row_without_an_image_is_the_row_of_a_text_data_set():
-    text = prompts("one", "two")
-    both = prompts("one", "three", image=[None, picture(0)]).cast_column("image", datasets.Image())
-    assert keys_of(both)[0] == keys_of(text)[0]
-
-
-def test_a_field_that_only_another_row_uses_changes_nothing():
-    """Arrow gives such a field to every row of a table, so a row that comes would otherwise be felt by all."""
-    message = {"role": "user", "content": "hello"}
-    few = Dataset.from_list([{"prompt": [message]}])
-    more = Dataset.from_list([{"prompt": [message]}, {"prompt": [message | {"name": "Ada"}]}])
-    assert more.features != few.features
+def test_what_only_another_row_has_changes_nothing():
+    """Arrow gives its fields and columns to every row of a table, so a row that comes would be felt by all."""
+    few = Dataset.from_list([{"prompt": asked("hello")}])
+    more = Dataset.from_list([{"prompt": asked("hello")}, {"prompt": [asked("hello")[0] | {"name": "Ada"}]}])
     assert keys_of(more)[0] == keys_of(few)[0]
-    assert sample_keys(more)[1] == 0
+    assert keys_of(of_pictures("image", None, stored(0)))[0] == keys_of(prompts("what?"))[0]
 
 
 def test_copies_are_counted_and_told_apart_by_their_order():
-    rows = prompts("one", "two", "one", "three", "two", "one")
-    keys, num_copies = sample_keys(rows)
-    assert num_copies == 3
-    assert len(set(keys.tolist())) == 6
+    keys, num_copies = sample_keys(prompts("one", "two", "one", "three", "two", "one"))
+    assert (num_copies, len(set(keys.tolist()))) == (3, 6)
     assert keys[[0, 1, 3]].tolist() == keys_of(prompts("one", "two", "three"))
     assert keys_of(prompts("two", "one", "one", "one", "two")) == keys[[1, 0, 2, 5, 4]].tolist()
 
 
-def test_rows_whose_prompts_an_environment_writes_are_told_apart_by_what_it_is_given():
-    rows = Dataset.from_dict({"environment": ["maze", "maze", "chess", "maze"], "seed": [1, 2, 1, 1]})
-    keys, num_copies = sample_keys(rows)
-    assert (len(set(keys.tolist())), num_copies) == (4, 1)  # the last equals the first
-    order = [2, 1, 0, 3]
-    assert keys_of(rows.select(order)) == keys[order].tolist()
-
-
-def test_rows_of_one_prompt_are_told_apart_by_their_other_columns():
+def test_rows_of_one_prompt_are_told_apart_by_their_other_columns(image_files):
     order = [2, 0, 1]
-    for columns in ({"seed": [1, 2, 3]}, {"board": [[1], [2], [1, 2]]}, {"id": ["a", "b", "b"], "n": [1, 2, 3]}):
-        rows = prompts("play", "play", "play", **columns)
+    boards = prompts(*["play"] * 3, board=[[1], [2], [1, 2]])
+    half = prompts(*["play"] * 3, id=["a", "b", "b"], n=[1, 2, 3])
+    for rows in (boards, half, with_files(image_files).rename_column("image", "goal")):
         keys, num_copies = sample_keys(rows)
         assert num_copies == 0
         assert keys_of(rows.select(order)) == keys[order].tolist()  # wherever a row stands, it has its key
-
-
-def test_rows_of_one_prompt_are_told_apart_by_other_images_too(image_files):
-    rows = with_files(image_files, prompt=["look"] * 3).rename_column("image", "goal")
-    assert sample_keys(rows)[1] == 0
-    again = with_files([image_files[0], image_files[0]], prompt=["look"] * 2).rename_column("image", "goal")
-    assert sample_keys(again)[1] == 1
-
-
-def test_other_columns_are_read_for_rows_alone_that_need_them():
     one, two = keys_of(prompts("one", "two"))
-    keys = keys_of(prompts("one", "two", "two", answer=["a", "b", "c"]))
+    keys = keys_of(prompts("one", "two", "two", answer=["a", "b", "c"]))  # only for rows that need them
     assert keys[0] == one
     assert two not in keys
 
 
-# ------------------------------------------------------------------------------------- what the next start need not do
-
-
-def on_disk(dataset, directory):
-    """`dataset` in a file of Arrow that outlives the run, as `load_dataset` gives it; called again, as a new start."""
-    file, cache = directory / "rows.parquet", str(directory / "cache")
-    if not file.exists():
-        dataset.to_parquet(file)
-    return load_dataset("parquet", data_files=str(file), split="train", cache_dir=cache)
-
-
-def named_on_disk(files, directory):
-    """The same with the names of image files in place of images."""
-    rows = Dataset.from_dict({"prompt": ["what?"] * len(files), "image": [str(file) for file in files]})
-    return on_disk(rows, directory).cast_column("image", datasets.Image())
-
-
-@pytest.fixture
-def hashed(monkeypatch):
-    """The rows that were hashed; a list that goes on growing."""
-    rows, real = [], data._digest
-    monkeypatch.setattr(data, "_digest", lambda row: rows.append(row) or real(row))
-    return rows
-
-
-def cache_files_of(dataset):
-    return {file.name for file in Path(dataset.cache_files[0]["filename"]).parent.glob("cache-*")}
-
-
-def test_a_second_start_hashes_no_image(tmp_path, hashed):
-    rows = numbered_rows(300, image=picture_of_its_own).remove_columns("id")  # more than two batches
-    keys = keys_of(on_disk(rows, tmp_path))
-    assert keys == keys_of(rows)
-    assert len(hashed) == 600
-    hashed.clear()
-    assert keys_of(on_disk(rows, tmp_path)) == keys
-    assert hashed == []
-    assert keys_of(on_disk(rows, tmp_path).select([7, 3, 299])) == [keys[row] for row in (7, 3, 299)]
-    assert len(hashed) == 3
-
-
 def test_a_second_start_reads_no_image_file(image_files, tmp_path):
-    keys = keys_of(named_on_disk(image_files, tmp_path))
-    assert keys == keys_of(with_files(image_files))
-    state, size = image_files[1].stat(), image_files[1].stat().st_size
-    image_files[1].write_bytes(b"x" * size)
-    os.utime(image_files[1], ns=(state.st_atime_ns, state.st_mtime_ns))
-    assert keys_of(with_files(image_files)) != keys  # what would be found by reading it
-    assert keys_of(named_on_disk(image_files, tmp_path)) == keys
+    def start():
+        rows = Dataset.from_dict(
+            {"prompt": [f"{i}?" for i in range(300)], "image": [str(image_files[i % 3]) for i in range(300)]}
+        )
+        if not (tmp_path / "rows.parquet").exists():
+            rows.to_parquet(tmp_path / "rows.parquet")
+        place = {"data_files": str(tmp_path / "rows.parquet"), "cache_dir": str(tmp_path / "cache")}
+        return load_dataset("parquet", split="train", **place).cast_column("image", datasets.Image())
 
-
-@pytest.mark.parametrize("change", ["content", "time", "gone"])
-def test_a_changed_image_file_is_read_again(image_files, tmp_path, change):
-    before, state = keys_of(named_on_disk(image_files, tmp_path)), image_files[1].stat()
-    if change == "gone":
-        image_files[1].unlink()
-    elif change == "content":
-        shutil.copy(image_files[2], image_files[1])
-    else:
-        image_files[1].write_bytes(b"x" * state.st_size)
-    after = keys_of(named_on_disk(image_files, tmp_path))
-    assert after == keys_of(with_files(image_files))
-    assert [old == new for old, new in zip(before, after, strict=True)] == [True, False, change != "content"]
-
-
-def test_the_cache_is_that_of_the_columns_with_the_content(tmp_path, hashed):
-    rows = on_disk(
-        numbered_rows(3, image=picture_of_its_own).remove_columns("id").add_column("level", [1, 2, 3]), tmp_path
-    )
-    whole = keys_of(rows)
-    assert len(cache_files_of(rows)) == 1
-    hashed.clear()
-    assert not set(keys_of(rows.remove_columns("image"))) & set(whole)
-    assert len(hashed) == 3
-    assert len(cache_files_of(rows)) == 2
-    assert keys_of(rows) == whole
-    assert len(hashed) == 3
-
-
-def test_a_second_start_hashes_no_id(tmp_path, hashed):
-    rows = on_disk(numbered_rows(3), tmp_path)
-    keys, _ = sample_keys(rows)
-    assert (len(hashed), len(cache_files_of(rows))) == (3, 1)
-    again, num_copies = sample_keys(on_disk(numbered_rows(3), tmp_path))
-    assert (again.tolist(), num_copies, len(hashed)) == (keys.tolist(), 0, 3)
-    assert not again.flags.writeable  # mapped into memory: the pages of all processes that read it
-
-
-def test_keys_of_images_are_these_numbers_too(image_files):
-    """Also under many threads, in order, and where a prompt holds bytes that belong to no image."""
-
-    def key(**row):
-        text = json.dumps(row, sort_keys=True)
-        return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
-
-    digests = [hashlib.blake2b(file.read_bytes()).hexdigest() for file in image_files]
-    many = [image_files[i % 3] for i in range(200)]
-    prompts = [f"{i}?" for i in range(200)]
-    expected = [key(prompt=f"{i}?", image=digests[i % 3]) for i in range(200)]
-    assert keys_of(with_files(many, prompt=prompts)) == expected
-    assert keys_of(Dataset.from_dict({"prompt": ["raw"], "image": [b"bytes"]})) == [
-        key(prompt="raw", image="b'bytes'")
-    ]
+    keys = keys_of(start())
+    assert len(set(keys)) == 300
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "read_bytes", lambda file: pytest.fail("read again"))
+        assert keys_of(start()) == keys
+    shutil.copy(image_files[2], image_files[1])
+    assert [i for i, key in enumerate(keys_of(start())) if key != keys[i]] == [*range(1, 300, 3)]
 
 
 @settings(max_examples=40)
@@ -416,12 +253,6 @@ def test_reordered_rows_have_their_keys_reordered_copy_for_copy(texts, random):
 def test_rows_that_come_and_go_leave_the_keys_of_the_others_alone(texts, data):
     split = data.draw(st.integers(1, len(texts)))
     assert keys_of(prompts(*texts))[:split] == keys_of(prompts(*texts[:split]))
-
-
-def test_the_fingerprint_is_the_sha256_of_the_keys_little_endian():
-    keys = np.random.default_rng(0).integers(-(2**63), 2**63 - 1, 1000)
-    assert dataset_fingerprint(keys) == hashlib.sha256(keys.astype("<i8").tobytes()).hexdigest()
-    assert dataset_fingerprint(keys[:0]) == hashlib.sha256().hexdigest()
 
 
 A_KEY = st.integers(-(2**63), 2**63 - 1)

@@ -15,7 +15,7 @@ from tests.support.loopback_hub import LoopbackHub, run_client
 from tests.support.mixture_stand_ins import content, make_mirror, put_on_hub
 from tests.support.scripts import SCRIPTS, run
 from trl_vade import load_snapshot
-from trl_vade.data.prompt_lengths import PromptCounter, prompt_lengths
+from trl_vade.data.prompt_lengths import prompt_lengths
 
 BENCH = ["--evaluation_data", "AI4Math/MathVista@testmini"]
 
@@ -216,7 +216,7 @@ def test_the_training_script_takes_the_mixture_with_the_recipes_rewards(built, v
     """Each task has its share, prompts that are too long are left out, the report is about the other rows."""
     rows = load_dataset(str(built), split="train", cache_dir=cache).shard(8, 0)
     rows.to_parquet(tmp_path / "part" / "train.parquet")
-    lengths = prompt_lengths(rows, PromptCounter(AutoProcessor.from_pretrained(vision_model_path)))
+    lengths = prompt_lengths(rows, AutoProcessor.from_pretrained(vision_model_path))
     longest = int(lengths.max()) - 1
     recipe = yaml.safe_load((SCRIPTS.parent / "trl_vade" / "recipes" / "qwen2_5_vl_3b_grpo_vade.yaml").read_text())
     names = ["reward_funcs", "reward_weights", "vade_success_reward", "dataset_test_split", "vade_preset"]

@@ -2,10 +2,12 @@
 
 import threading
 import time
+from itertools import product
 
 import datasets
 import pytest
 from datasets import Dataset
+from trl.trainer.utils import RepeatSampler
 
 from tests.support.checkpoints import without_later
 from tests.support.marks import slow, slow_but
@@ -17,6 +19,7 @@ from trl_vade.errors import ImageDecodeError
 from trl_vade.samplers.snapshot import state_digest
 from trl_vade.selection.log import SelectionLog
 from trl_vade.selection.on_time import OnTimeSelection
+from trl_vade.trainer.loader import TicketDataset, TicketSampler
 
 
 def picture(number):
@@ -172,3 +175,18 @@ def test_a_damaged_image_ends_the_run_at_the_batch_that_chose_its_row_and_names_
     assert trainer.state.global_step == 2
     assert trainer.selection.sampler.posterior.step == 2
     assert_nothing_runs_on(trainer)
+
+
+def test_a_ticket_is_its_number_and_there_is_one_for_each_row():
+    tickets = TicketDataset(7)
+    assert len(tickets) == 7
+    assert [tickets[i] for i in range(7)] == list(range(7))
+
+
+def test_there_are_as_many_tickets_as_the_stock_sampler_has_items():
+    """TRL's own length has to be what it gives: the loader, and so the number of steps, would else differ."""
+    for num_rows, repeats, batch_size, rounds in product([0, 1, 7, 24], [1, 3], [1, 4, 30], [1, 2]):
+        stock = RepeatSampler(TicketDataset(num_rows), repeats, batch_size, rounds, seed=1)
+        tickets = TicketSampler(stock)
+        assert len(tickets) == len(list(tickets)) == len(list(stock)) == len(list(tickets))
+        assert set(tickets) <= {0}

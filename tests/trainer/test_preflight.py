@@ -153,9 +153,9 @@ def test_a_column_that_gives_no_strata_is_refused_with_what_it_is(text_rows, mak
 
 
 def test_a_column_of_images_is_refused_without_a_look_at_them(make_args, decoded_images):
-    rows = numbered_rows(8, image=picture)
-    with refused(ConfigurationError, ["vade_stratify_by='image'", "Image"]):
-        make_trainer(says_a_digit, make_args(vade_stratify_by="image"), rows)
+    rows = numbered_rows(8, photo=picture)
+    with refused(ConfigurationError, ["vade_stratify_by='photo'", "Image"]):
+        make_trainer(says_a_digit, make_args(vade_stratify_by="photo"), rows)
     assert decoded_images == []
 
 

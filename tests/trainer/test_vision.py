@@ -44,7 +44,7 @@ def test_each_chosen_row_is_decoded_once(vision_model_path, make_args, monkeypat
     monkeypatch.setattr(
         datasets.Image, "decode_example", lambda *args, **kwargs: decoded.append(1) or original(*args, **kwargs)
     )
-    rows = vision_rows([[picture(i % 10)] for i in range(12)])
+    rows = vision_rows([[picture(i % 10)] for i in range(10)])
     decoded.clear()
     trainer = train(vision_model_path, rows, make_args(max_steps=2))
     assert trainer.selection.sampler.posterior.step == 2

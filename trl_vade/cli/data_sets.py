@@ -17,8 +17,6 @@ def load_rows(what: str, place: str, config: str | None, split: str, revision: s
     from datasets.exceptions import DatasetsError
     from yaml import YAMLError
 
-    from trl_vade.data.row_keys import why_not_loaded
-
     try:
         if (Path(place) / "dataset_dict.json").exists():  # as `save_to_disk` leaves several splits
             return load_from_disk(place)[split]
@@ -30,6 +28,14 @@ def load_rows(what: str, place: str, config: str | None, split: str, revision: s
     # datasets 5.2: an unknown split or configuration is a ValueError, a script a RuntimeError, a card a YAMLError.
     except (ValueError, KeyError, OSError, RuntimeError, DatasetsError, YAMLError) as error:
         raise ConfigurationError(f"{what} with --split {split} cannot be loaded: {why_not_loaded(error)}") from error
+
+
+def why_not_loaded(error: Exception) -> str:
+    """Return the reason of an error of `datasets` in one line; datasets 5.2 hides it in the cause."""
+    from datasets.exceptions import DatasetGenerationError
+
+    reason = (isinstance(error, DatasetGenerationError) and error.__cause__) or error
+    return " ".join(str(reason).split())
 
 
 def pick_split(dataset: Any, option: str, script_args: Any) -> Any:

@@ -21,7 +21,7 @@ from trl_vade.evaluation.benchmarks import find_benchmarks
 from trl_vade.trainer.grpo_config import VADEGRPOConfig
 from trl_vade.trainer.presets import is_adaptive, setting
 
-from .data_sets import load_splits, pick_split
+from .data_sets import load_splits, pick_split, why_not_loaded
 from .parsing import CommandArguments, Parser, VADEScriptArguments, read_command
 from .recipes import TESTBED, read_processes
 from .tables import print_table
@@ -224,8 +224,6 @@ def _number_of_rows(script_args: VADEScriptArguments) -> int:
             )
         return script_args.plan_rows
     from datasets.exceptions import DatasetsError
-
-    from trl_vade.data.row_keys import why_not_loaded
 
     try:
         splits = load_splits(script_args)

@@ -1,74 +1,68 @@
-"""Whole numbers computed from every row and cached in a file, which all processes of a machine share."""
+"""Whole numbers computed from every row by `Dataset.map`, which keeps them in a file beside the data set's own."""
 
 import hashlib
 import json
-import logging
 import os
-import secrets
-import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
-from datasets import Dataset, is_caching_enabled
-from datasets.utils import tqdm
+import pyarrow as pa
+from datasets import Dataset, Features, Image, Value
 from numpy.typing import NDArray
 
-logger = logging.getLogger(__name__)
+from .decoding import media_of
 
-BATCH_SIZE = 128
-"""The rows of a batch. Arrow copies the images of a batch into memory if the data set was shuffled or filtered."""
-LEFT_BEHIND = 3600.0  # the age in seconds from which a temporary file is deleted as the rest of a killed process
+THREADS = 8  # that read or hash images in one process; reading waits for the disk, and hashing releases the GIL
 
 
 def row_values(
-    dataset: Dataset, values: Iterable[NDArray[np.int64]], *, depends_on: Any, what: str
+    dataset: Dataset, compute: Callable[[pa.Table, list[int]], Any], *, depends_on: Any, what: str, batch_size: int
 ) -> NDArray[np.int64]:
-    """Return one whole number a row, (N,), from the cache file, or compute them and write the file.
+    """Return one whole number a row, (N,), from the cache of `datasets`, or compute them.
 
-    The file `cache-*.npy` lies beside the data set's own files (`Dataset.cache_files`). Its name is a digest of those
-    files, `Dataset._fingerprint` and `depends_on`. It is memory-mapped, read-only and shared by all processes. A
-    damaged file is replaced. Without cache files of the data set, under `datasets.disable_caching()`, or in a
-    read-only folder every start computes the values. Several processes may write it at once, each atomically.
+    `datasets` keeps no file for rows in memory or under `disable_caching`.
 
-    Args:
-        dataset: the N rows.
-        values: the values of consecutive rows, N in all; read only without a cache file.
-        depends_on: everything else that determines the values, as JSON values.
-        what: the title of the progress bar.
+    `compute` gets the Arrow table of `batch_size` rows and their numbers. It runs in this process, because a fork with
+    threads (of torch, tokenizers, CUDA) may hang. `depends_on` is, as JSON values, what else determines the values.
+    `what` is the title of the progress bar.
     """
     if not len(dataset):
         return np.empty(0, dtype=np.int64)
-    files = [file["filename"] for file in dataset.cache_files]
-    if not files or not is_caching_enabled():
-        return _computed(len(dataset), values, what)
-    state = [dataset._fingerprint, *map(file_state, files), depends_on]
-    digest = hashlib.blake2b(json.dumps(state).encode(), digest_size=16).hexdigest()
-    folder = os.path.dirname(files[0])
-    path = Path(folder, f"cache-{digest}.npy")
-    kept = _read(path, len(dataset))
-    if kept is None:
-        kept = _computed(len(dataset), values, what)
-        if os.access(folder, os.W_OK) and _write(path, kept):
-            written = _read(path, len(dataset))
-            kept = kept if written is None else written
-    return kept
+    # Not the fingerprint of `datasets`, which pickles `compute`: that differs between starts, and omits image files.
+    state = json.dumps([dataset._fingerprint, _image_files(dataset), depends_on])
+    folders = [os.path.dirname(file["filename"]) for file in dataset.cache_files]
+    mapped = dataset.with_format("arrow").map(
+        lambda table, numbers: {"value": compute(table, numbers)},
+        batched=True,
+        batch_size=batch_size,
+        with_indices=True,
+        remove_columns=dataset.column_names,
+        features=Features({"value": Value("int64")}),
+        new_fingerprint=hashlib.blake2b(state.encode(), digest_size=16).hexdigest(),
+        keep_in_memory=bool(folders) and not os.access(folders[0], os.W_OK),
+        desc=what,
+    )
+    values: NDArray[np.int64] = mapped.data.column("value").to_numpy()
+    return values
 
 
-def by_batch(dataset: Dataset, compute: Callable[[Any, list[int]], NDArray[np.int64]]) -> Iterator[NDArray[np.int64]]:
-    """Yield the values of consecutive batches of rows, for `row_values`.
-
-    This process computes them, because a fork with threads (of torch, tokenizers, CUDA) may hang. `compute` gets a
-    batch in the format of the data set and the numbers of its rows; it may use threads.
-    """
-    for start, batch in zip(range(0, len(dataset), BATCH_SIZE), dataset.iter(BATCH_SIZE), strict=True):
-        yield compute(batch, list(range(start, min(start + BATCH_SIZE, len(dataset)))))
+def holds_images(dataset: Dataset) -> bool:
+    """Return whether a column of the data set can contain images, decoded or not."""
+    return any(isinstance(feature, Image) for feature in media_of(dict(dataset.features)))
 
 
-def file_state(name: str) -> tuple[Any, ...]:
-    """Return the name, size (bytes) and modification time (ns) of a file, or only the name if it is missing."""
+def _image_files(dataset: Dataset) -> list[tuple[Any, ...]]:
+    """Return name, size (bytes) and modification time (ns) of all image files outside the table, sorted by name."""
+    names = (
+        sorted({name for column in dataset.data.columns for name in _named(column)}) if holds_images(dataset) else []
+    )
+    with ThreadPoolExecutor(THREADS) as pool:  # for network disks
+        return list(pool.map(_file_state, names))
+
+
+def _file_state(name: str) -> tuple[Any, ...]:
     try:
         state = os.stat(name)
     except (OSError, ValueError):
@@ -76,53 +70,17 @@ def file_state(name: str) -> tuple[Any, ...]:
     return (name, state.st_size, state.st_mtime_ns)
 
 
-def _computed(number: int, values: Iterable[NDArray[np.int64]], what: str) -> NDArray[np.int64]:
-    result, done = np.empty(number, dtype=np.int64), 0
-    with tqdm(total=number, unit=" examples", desc=what) as bar:
-        for part in values:
-            result[done : done + len(part)] = part
-            done += len(part)
-            bar.update(len(part))
-    if done != number:
-        raise RuntimeError(f"{what}: {number} rows gave {done} values instead of one each. This is a bug in trl_vade.")
-    return result
-
-
-def _read(path: Path, number: int) -> NDArray[np.int64] | None:
-    """Return the memory-mapped values of a file of `_write`, or None if it is missing or damaged."""
-    if not path.exists():
-        return None
-    try:
-        stored = np.lib.format.open_memmap(path, mode="r")
-        values = np.asarray(stored)[:-1]
-        if stored.dtype != np.dtype("<i8") or stored.shape != (number + 1,) or int(stored[-1]) != _checksum(values):
-            raise ValueError(f"it does not hold {number} numbers and their checksum")
-    except Exception as error:  # numpy raises various errors for a damaged header
-        logger.warning(f"{path} cannot be read ({type(error).__name__}: {error}). It is computed again.")
-        return None
-    return values
-
-
-def _write(path: Path, values: NDArray[np.int64]) -> bool:
-    """Write the values, (N,), and their checksum; return whether the disk accepted them."""
-    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")  # several processes may write at once
-    with suppress(OSError):  # another process may delete the files of killed processes at the same time
-        for old in path.parent.glob("cache-*.npy.*.tmp"):
-            if time.time() - old.stat().st_mtime > LEFT_BEHIND:
-                old.unlink()
-    try:
-        with temporary.open("xb") as file:
-            np.save(file, np.append(values, np.int64(_checksum(values))).astype("<i8", copy=False))
-        os.replace(temporary, path)
-    except OSError as error:
-        logger.warning(f"{path} cannot be written ({error}). The next start computes these values again.")
-        return False
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-    return True
-
-
-def _checksum(values: NDArray[np.int64]) -> int:
-    digest = hashlib.blake2b(values.astype("<i8", copy=False), digest_size=8).digest()
-    return int.from_bytes(digest, "little", signed=True)
+def _named(array: pa.Array | pa.ChunkedArray) -> Iterator[str]:
+    """Yield the names of the image files that `array` refers to without their bytes."""
+    if isinstance(array, pa.ChunkedArray):
+        for chunk in array.chunks:
+            yield from _named(chunk)
+    elif pa.types.is_struct(array.type):
+        fields = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
+        if fields.keys() == {"bytes", "path"}:
+            yield from fields["path"].filter(fields["bytes"].is_null()).drop_null().to_pylist()
+        else:
+            for field in fields.values():
+                yield from _named(field)
+    elif pa.types.is_nested(array.type) and hasattr(array, "flatten"):
+        yield from _named(array.flatten())

@@ -6,45 +6,46 @@ of `__getitems__`, pixel by pixel. Pillow releases the GIL while it decodes.
 """
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Any
+from typing import Any, TypeVar
 
 import PIL.Image
 from datasets import Dataset, Image, LargeList, List
 from datasets.features import Json
 
-from trl_vade.errors import ImageDecodeError
+from trl_vade.errors import ImageDecodeError, abbreviated
 
 from .own_values import own_values
 
 Rows = list[dict[str, Any]]
+Result = TypeVar("Result")
 
-THREADS = 4
-"""The decoding threads of one process. A node may run eight processes, and training has threads of its own."""
+THREADS = 4  # of one process; a node may run eight processes, and training has threads of its own
 
 
 class RowDecoder:
     """A loader of rows by their numbers that decodes each row once and can start on the next batch.
 
     A data set with a transform, a format or media other than images is read by `__getitems__`, because a user's
-    function may be unsafe in threads. Rows without images are read on the calling thread, too.
+    function may be unsafe in threads. Rows without images are read on the calling thread, too. Threads exist only
+    while there is something to decode. An error of a row is raised when the row is loaded.
 
-    Threads exist only while there is something to decode. An error of a row is raised when the row is loaded.
+    `shares_pictures` is whether a repeated row, or rows that store the same image, get one picture.
     """
 
     def __init__(self, dataset: Dataset):
-        self.dataset = dataset
+        self.dataset, self.shares_pictures = dataset, False
         self._begun: dict[int, Future[dict[str, Any]]] = {}
+        self._pictures: dict[Any, PIL.Image.Image] = {}  # of the batch, by what the table stores
 
     @property
     def in_threads(self) -> bool:
         """Whether threads decode this data set."""
-        decoders = list(_decoders(dict(self.dataset.features)))
-        images = [decoder for decoder in decoders if isinstance(decoder, Image)]
-        return (
-            is_plain(self.dataset) and bool(images) and all(isinstance(decoder, Image | Json) for decoder in decoders)
-        )
+        format, decoders = self.dataset.format, list(_decoders(dict(self.dataset.features)))
+        if format["type"] or format["format_kwargs"] or format["columns"] != self.dataset.column_names:
+            return False
+        return {Image} <= {*map(type, decoders)} <= {Image, Json}
 
     @property
     def has_transform(self) -> bool:
@@ -53,8 +54,7 @@ class RowDecoder:
 
     @functools.cached_property
     def _table(self) -> Dataset:
-        """The data set in Arrow's format; cached, because creating it copies the list of the table's chunks."""
-        return self.dataset.with_format("arrow")
+        return self.dataset.with_format("arrow")  # which copies the list of the table's chunks
 
     def prefetch(self, rows: list[int]) -> None:
         """Start decoding `rows` in the background, in place of earlier ones, and return at once."""
@@ -64,33 +64,31 @@ class RowDecoder:
     def load(self, rows: list[int]) -> Rows:
         """Return the rows, equal to `dataset.__getitems__(rows)`; wait for rows that `prefetch` started.
 
-        A repeated row is decoded once, and every repetition gets its own values. An image that cannot be decoded is an
+        A repeated row is decoded once, and every repetition gets its own values. A damaged image is an
         `ImageDecodeError`.
         """
-        decoded = self._decode(list(dict.fromkeys(rows)))
+        once = [*dict.fromkeys(rows)]
+        if self.in_threads:
+            self._begun = self._begin(once)
+            try:
+                decoded = {row: task.result() for row, task in self._begun.items()}
+            finally:
+                self.forget()
+        else:
+            decoded = dict(zip(once, naming_row(once, once, self.dataset.__getitems__), strict=True))
         fresh = dict(decoded)
         return [fresh.pop(row) if row in fresh else self._again(row, decoded[row]) for row in rows]
 
-    def _decode(self, rows: list[int]) -> dict[int, dict[str, Any]]:
-        if not self.in_threads:
-            return dict(zip(rows, load_rows(self.dataset, rows), strict=True))
-        self._begun = self._begin(rows)
-        try:
-            return {row: self._begun[row].result() for row in rows}
-        finally:
-            self.forget()
-
     def _again(self, number: int, row: dict[str, Any]) -> dict[str, Any]:
-        """Return a second copy of `row` with its own values."""
         try:
-            return own_values(row)
+            return own_values(row, pictures=not self.shares_pictures)
         except TypeError:
-            return load_rows(self.dataset, [number])[0]
+            return naming_row([number], [number], self.dataset.__getitems__)[0]
 
     def forget(self) -> None:
         """Cancel all prefetching and wait until no thread works on it."""
         wait([task for task in self._begun.values() if not task.cancel()])
-        self._begun = {}
+        self._begun, self._pictures = {}, {}
 
     def _begin(self, rows: list[int]) -> dict[int, "Future[dict[str, Any]]"]:
         for row in self._begun.keys() - set(rows):
@@ -103,66 +101,70 @@ class RowDecoder:
         pool = ThreadPoolExecutor(THREADS, thread_name_prefix="trl_vade-decode")
         begun = {}
         for row in dict.fromkeys(rows):
-            begun[row] = self._begun.get(row) or pool.submit(_decoded_row, self._table, row, features)
+            begun[row] = self._begun.get(row) or pool.submit(self._decoded_row, self._table, row, features)
         pool.shutdown(wait=False)  # the threads end with the last task
         return begun
 
+    def _decoded_row(self, table: Dataset, number: int, features: dict[str, Any]) -> dict[str, Any]:
+        row = {name: column[0] for name, column in table[number].to_pydict().items()}
+        for column, feature in features.items():
+            try:
+                row[column] = self._decoded(feature, row[column])
+            except Exception as error:
+                raise ImageDecodeError(
+                    f"Row {number} (id {row.get('id')!r}), column {column!r}: an image cannot be decoded: "
+                    f"{type(error).__name__}: {error}. Repair the file, and resume from the last checkpoint. Or drop "
+                    "the row, which makes another data set: then start a new run from the checkpoint's weights, with "
+                    "vade_posterior_init=<checkpoint>."
+                ) from error
+        return row
 
-def load_rows(dataset: Dataset, rows: list[int]) -> list[dict[str, Any]]:
-    """Return `dataset.__getitems__(rows)`, and add the number of the row to an error."""
+    def _decoded(self, feature: Any, value: Any) -> Any:
+        """Decode like `decode_nested_example` of datasets 5.2, which decodes the first entry of a list twice."""
+        if value is None:
+            return None
+        if isinstance(feature, dict):
+            return {name: self._decoded(part, value[name]) for name, part in feature.items()}
+        if isinstance(feature, List | LargeList):
+            return [self._decoded(feature.feature, part) for part in value]
+        if not any(_decoders(feature)):
+            return value
+        if not (self.shares_pictures and isinstance(feature, Image)):
+            return feature.decode_example(value)
+        stored, pictures = (feature.mode, value["bytes"] or value["path"]), self._pictures
+        image = pictures.get(stored) or feature.decode_example(value)
+        # Two threads may both have decoded it; one of the two pictures is kept.
+        return image if getattr(image, "is_animated", False) else pictures.setdefault(stored, image)
+
+
+def naming_row(names: Sequence[Any], items: Sequence[Any], process: Callable[[Any], Result]) -> Result:
+    """Return `process(items)`. If it fails, raise the error of the first item that fails alone, with a note.
+
+    `names` are the numbers of the items' rows, or what else tells these apart.
+    """
     try:
-        return list(dataset.__getitems__(rows))
+        return process(items)
     except Exception as error:
-        for row in rows if len(rows) > 1 else ():
-            load_rows(dataset, [row])
-        error.add_note(f"This happened while loading row {', '.join(map(str, rows))} of the training data.")
+        if len(items) == 1:
+            row = abbreviated(names[0])
+            error.add_note(f"This happened with row {row} of the data (rows count from 0). Repair it or drop it.")
+            raise
+        for name, item in zip(names, items, strict=True):
+            naming_row([name], [item], process)
+        error.add_note(f"This happened with rows {abbreviated(names)} together, and with none alone.")
         raise
 
 
-def is_plain(dataset: Dataset) -> bool:
-    """Return whether rows have all columns and neither a transform nor a format."""
-    format = dataset.format
-    return format["type"] is None and not format["format_kwargs"] and format["columns"] == dataset.column_names
-
-
-def _decoders(feature: Any) -> Iterator[Any]:
+def media_of(feature: Any) -> Iterator[Any]:
+    """Yield the features in `feature` that can decode their values: images, audio, JSON."""
     if isinstance(feature, dict):
         for part in feature.values():
-            yield from _decoders(part)
+            yield from media_of(part)
     elif isinstance(feature, List | LargeList):
-        yield from _decoders(feature.feature)
-    elif hasattr(feature, "decode_example") and getattr(feature, "decode", True):
+        yield from media_of(feature.feature)
+    elif hasattr(feature, "decode_example"):
         yield feature
 
 
-def _decoded_row(table: Dataset, number: int, features: dict[str, Any]) -> dict[str, Any]:
-    row = {name: column[0] for name, column in table[number].to_pydict().items()}
-    name = f"Row {number}" + (f" (id {row['id']!r})" if row.get("id") is not None else "")
-    for column, feature in features.items():
-        row[column] = _decoded(feature, row[column], f"{name}, column {column!r}")
-    return row
-
-
-def _decoded(feature: Any, value: Any, where: str) -> Any:
-    """Decode like `decode_nested_example` of datasets 5.2, which decodes the first entry of a list twice."""
-    if value is None:
-        return None
-    if isinstance(feature, dict):
-        return {name: _decoded(part, value[name], where) for name, part in feature.items()}
-    if isinstance(feature, List | LargeList):
-        return [_decoded(feature.feature, part, f"{where}, entry {i}") for i, part in enumerate(value)]
-    if not any(_decoders(feature)):
-        return value
-    if not isinstance(feature, Image):
-        return feature.decode_example(value)
-    try:
-        return feature.decode_example(value)
-    except Exception as error:
-        content = value.get("bytes") if isinstance(value, dict) else None
-        what = repr(value["path"]) if content is None else f"{len(content)} bytes"
-        raise ImageDecodeError(
-            f"{where}: the image ({what}) cannot be decoded: {type(error).__name__}: {error}. A generation batch "
-            "needs the images of all its rows. Repair the file or drop the row, and resume from the last checkpoint. "
-            "A dropped row, or new image bytes without an id column, change the identity of the data set: then start "
-            "a new run from the checkpoint's weights with vade_posterior_init=<checkpoint>, which joins rows by id."
-        ) from error
+def _decoders(feature: Any) -> Iterator[Any]:
+    return (each for each in media_of(feature) if getattr(each, "decode", True))

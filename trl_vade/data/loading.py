@@ -13,8 +13,7 @@ from trl.distributed import DistributedBackend
 
 from trl_vade.errors import ConfigurationError
 
-from .decoding import RowDecoder, Rows
-from .own_values import own_values_or_same
+from .decoding import RowDecoder, Rows, naming_row
 
 
 def with_image_lists(rows: Rows) -> Rows:
@@ -30,6 +29,17 @@ def with_image_lists(rows: Rows) -> Rows:
     return rows
 
 
+def has_images(row: dict[str, Any]) -> bool:
+    """Return whether a row has an image."""
+    return bool(row.get("images")) or row.get("image") is not None
+
+
+def messages_of(row: dict[str, Any]) -> Any:
+    """Return the prompt with its images in its messages, as TRL makes it; `ValueError` if their numbers differ."""
+    single = [] if row.get("image") is None else [row["image"]]
+    return prepare_multimodal_messages(row["prompt"], images=row.get("images", single))
+
+
 class RowLoader:
     """A loader of this process's share of a generation batch, which can also prefetch the next share."""
 
@@ -40,34 +50,26 @@ class RowLoader:
         self.images_on_all_processes = True  # whether every process had an image in the last batch
         self.numbers: list[int] = []  # the row of each completion of the last batch
         self.keeps = False  # whether to keep `made` for `load_again`; to be set before the first batch
-        # The row of each completion of the last batch after the transform, or None without a transform.
-        self.made: list[dict[str, Any]] | None = None
+        self.made: Rows | None = None  # the row of each completion of the last batch, if a transform made it
 
     def load(self, sample_index: NDArray[np.int64]) -> Rows:
         """Load this process's slice of the rows of K*G completions, in TRL's order; `sample_index`: (K,) the rows.
 
-        Each distinct row is decoded once. As with TRL's data loader, the items of a group share no values; see
-        `own_values`.
+        Each distinct row is decoded once. As with TRL's data loader, the items of a group share no values, or only
+        pictures (see `RowDecoder`).
         """
-        self.numbers = numbers = self._share(sample_index)
-        rows = self.decoder.load(numbers)
+        self.numbers = self._share(sample_index)
+        rows = self.decoder.load(self.numbers)
         if self.keeps and self.decoder.has_transform:
-            one = dict(zip(numbers, rows, strict=True))
-            copies = {number: own_values_or_same(row) for number, row in one.items()}
-            # A row that cannot be copied was loaded again for each completion, and may differ each time.
-            pairs = zip(numbers, rows, strict=True)
-            self.made = [row if copies[number] is one[number] else copies[number] for number, row in pairs]
-        return self._as_one_modality(with_image_lists(rows))
+            self.made = rows
+        return self._prepared(rows)
 
     def load_again(self, sample_index: NDArray[np.int64], made: list[dict[str, Any] | None]) -> Rows:
-        """Load rows again for a resume, with the saved results of a transform.
-
-        A transform may be random, and a completion must be trained on with its own prompt.
-        """
+        """Load rows again; those of a transform, which may be random, are the `made` ones that were answered."""
         if not self.decoder.has_transform:
             return self.load(sample_index)
         self.numbers = self._share(sample_index)
-        return self._as_one_modality(with_image_lists([own_values_or_same(row) for row in made if row is not None]))
+        return self._prepared([row for row in made if row is not None])
 
     def prefetch(self, sample_index: NDArray[np.int64]) -> None:
         """Start decoding this process's slice in the background; the arguments are those of `load`."""
@@ -79,32 +81,32 @@ class RowLoader:
         first = self.accelerator.process_index * share
         return sample_index[np.arange(first, first + share) // self.num_generations].tolist()
 
+    def _prepared(self, rows: Rows) -> Rows:
+        rows = with_image_lists(rows)
+        if any(map(has_images, rows)) and is_conversational(rows[0]):
+            naming_row(self.numbers, rows, lambda some: [*map(messages_of, some)])  # as TRL will, which names no row
+        return self._as_one_modality(rows)
+
     def _as_one_modality(self, rows: Rows) -> Rows:
         """Convert text prompts to lists of parts if only other processes have images in this batch.
 
-        TRL 1.16 does not expect such a batch in its completions table. It would gather images on some processes only
-        and wait forever, so `images_on_all_processes` tells the trainer to leave images out. It would also mix prompts
-        as strings with prompts as lists of parts, which Arrow refuses.
+        TRL 1.16 would gather images on some processes only for its completions table and wait forever, so
+        `images_on_all_processes` tells the trainer to leave images out. Arrow refuses both kinds of prompts together.
         """
-        has_images = any(row.get("images") or row.get("image") is not None for row in rows)
-        self.images_on_all_processes = has_images
+        self.images_on_all_processes = some = any(map(has_images, rows))
         if self.accelerator.num_processes == 1 or not {"image", "images"} & rows[0].keys():
             return rows
-        all_have = all(row.get("images") or row.get("image") is not None for row in rows)
-        answers, complete = gather(torch.tensor([[has_images, all_have]], device=self.accelerator.device)).T
+        here = torch.tensor([[some, all(map(has_images, rows))]], device=self.accelerator.device)
+        answers, complete = gather(here).T
         self.images_on_all_processes = bool(answers.all())
         self._refuse_mixed_rows_where_weights_are_sharded(answers, complete)
-        if has_images or not answers.any() or not is_conversational(rows[0]):
+        if some or not answers.any() or not is_conversational(rows[0]):
             return rows
         return [{**row, "prompt": prepare_multimodal_messages(row["prompt"])} for row in rows]
 
     def _refuse_mixed_rows_where_weights_are_sharded(self, answers: torch.Tensor, complete: torch.Tensor) -> None:
-        """Raise `ConfigurationError` if only some rows have images under FSDP or DeepSpeed ZeRO-3.
-
-        A process without images skips the vision tower, and the others wait for its share of the weights. gloo aborts
-        with a size mismatch; NCCL would hang. Mixed rows on one process fail, too, since TRL splits them into
-        micro-batches.
-        """
+        # gloo aborts with a size mismatch; NCCL would hang. Mixed rows on one process fail, too, since TRL splits them
+        # into micro-batches.
         backend = DistributedBackend(self.accelerator)
         if (backend.is_fsdp or backend.is_zero3) and answers.any() and not complete.all():
             raise ConfigurationError(

@@ -1,22 +1,18 @@
-"""A row as a person reads it: its question, its right answer and a small picture."""
+"""Rows as a person reads them: name and task, question, right answer and a small picture."""
 
 import base64
 import io
 from collections.abc import Iterator
 from typing import Any
 
-from datasets import Dataset
+import numpy as np
+from datasets import ClassLabel, Dataset, Value
+from numpy.typing import NDArray
 from PIL import Image
 
-MOST_SIGNS = 600
-"""Of a text; a longer one is cut."""
-SIDE = 160
-"""Pixels of the longer side of a picture; a smaller one keeps its size."""
-ANSWERS = ("answer", "solution", "ground_truth", "reference", "label", "target")
-"""Usual names of the columns that hold a right answer."""
-
-
-PICTURES = ("images", "image")
+MOST_SIGNS = 600  # of a text; a longer one is cut
+SIDE = 160  # pixels of the longer side of a picture; a smaller one keeps its size
+ANSWERS = ("answer", "solution", "ground_truth", "reference", "label", "target")  # usual names of the right answer
 
 
 def describe_row(rows: Dataset, number: int, *, picture: bool = True) -> dict[str, str]:
@@ -25,7 +21,7 @@ def describe_row(rows: Dataset, number: int, *, picture: bool = True) -> dict[st
     The texts are cut after `MOST_SIGNS` characters. The picture is the first of the row, as a data URL of a few kB.
     A transform of the data set is not called.
     """
-    wanted = {"id", "prompt", *ANSWERS, *(PICTURES if picture else ())}
+    wanted = {"id", "prompt", *ANSWERS, *(("images", "image") if picture else ())}
     columns = [name for name in rows.column_names if name in wanted]
     row = rows.with_format(None).select_columns(columns)[number] if columns else {}
     answer = next((row[name] for name in ANSWERS if row.get(name) is not None), None)
@@ -78,3 +74,39 @@ def data_url(image: Image.Image) -> str:
     buffer = io.BytesIO()
     Image.alpha_composite(ground, copy).convert("RGB").save(buffer, kind, quality=80)
     return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode()}"
+
+
+def names_and_tasks(
+    dataset: Dataset, keys: NDArray[np.int64], rows: NDArray[np.int64], task_column: str
+) -> dict[str, Any]:
+    """Return the arguments `sample_id` and `task` of `posterior_table` for the rows, (V,).
+
+    A name is the text of the row's `id`, or its key if it has none. Without the column of the tasks `task` is None.
+    """
+    feature = dataset.features.get("id")
+    has_text = isinstance(feature, Value) and "binary" not in feature.dtype
+    ids = _values(dataset, "id", rows) if has_text else [None] * len(rows)
+    names = [key_text(key) if one is None else str(one) for one, key in zip(ids, keys[rows].tolist(), strict=True)]
+    tasks = row_labels(dataset, task_column, rows) if task_column in dataset.features else None
+    return {"sample_id": names, "task": tasks}
+
+
+def key_text(key: int) -> str:
+    """Return a key of `row_keys.sample_keys` as 16 hexadecimal digits."""
+    return f"{key & (2**64 - 1):016x}"
+
+
+def row_labels(dataset: Dataset, column: str, rows: NDArray[np.int64]) -> list[str | None]:
+    """Return the labels of the rows as texts; None for a missing label. A `ClassLabel` gives the name of the class."""
+    feature, values = dataset.features[column], _values(dataset, column, rows)
+    if not isinstance(feature, ClassLabel):
+        return [None if value is None else str(value) for value in values]
+    # datasets writes -1 for a missing label, as in the hidden labels of a test split.
+    return [None if value is None or value < 0 else feature.int2str(value) for value in values]
+
+
+def _values(dataset: Dataset, column: str, rows: NDArray[np.int64]) -> list[Any]:
+    plain, values = dataset.select_columns([column]).with_format("arrow"), list[Any]()
+    for start in range(0, len(rows), 10_000):  # Arrow makes a table for each row that does not follow the one before
+        values += plain[rows[start : start + 10_000].tolist()][column].to_pylist()
+    return values

@@ -7,26 +7,23 @@ import logging
 from typing import Any
 
 import numpy as np
-from datasets import Dataset, Value
+from datasets import Dataset
 from numpy.typing import NDArray
 
 from trl_vade.errors import ConfigurationError, abbreviated
 
-from .row_keys import content_keys
+from .columns import TEXTS
+from .row_keys import CONTENT, content_keys
 
 logger = logging.getLogger(__name__)
 
 ANSWERS = ("answer", "answer_type", "solution", "ground_truth", "reference", "label", "target", "choices")
-"""Usual names of the columns that tell a right answer."""
-CONTENT = ("prompt", "image", "images")
-TEXTS = (Value("string"), Value("large_string"))
 
 
 def with_known_originals(rows: Dataset, column: str) -> Dataset:
     """Return `rows` without variants of an original that is not there; the log says how many these are.
 
-    Raises:
-        ConfigurationError: the columns that tie variants to originals are missing.
+    If the columns that tie variants to originals are missing, it raises `ConfigurationError`.
     """
     if not {"id", "kind"} <= {*rows.column_names} or rows.features.get(column) not in TEXTS:
         raise ConfigurationError(
@@ -49,8 +46,7 @@ def originals_of(rows: Any, column: str) -> Any:
 def read_variants(rows: Dataset, column: str) -> tuple[NDArray[np.int64], list[str]]:
     """Return the row of each row's original, (N,), and the kinds, (N,), of rows of `with_known_originals`.
 
-    Raises:
-        ConfigurationError: an id occurs twice, or a variant equals its original or has another answer.
+    An id that occurs twice, or a variant that equals its original or has another answer, is a `ConfigurationError`.
     """
     rows = rows.with_format(None)
     ids, kinds = _texts(rows, "id"), _texts(rows, "kind")
@@ -58,11 +54,11 @@ def read_variants(rows: Dataset, column: str) -> tuple[NDArray[np.int64], list[s
     of = np.array([place[name] for name in _texts(rows, column)], dtype=np.int64)
     if len(place) < len(ids):
         raise ConfigurationError(
-            f"The column 'id' holds {len(place)} different values for {len(ids)} rows with vade_variants={column!r}. "
-            "Give each row an id of its own, because variants name their original by its id."
+            f"The column 'id' holds {len(place)} values for {len(ids)} rows with vade_variants={column!r}. Give each "
+            "row an id of its own, because variants name their original by its id."
         )
-    columns = [name for name in CONTENT if name in rows.column_names]
-    keys = content_keys(rows, columns) if columns else np.arange(len(rows))
+    content = [name for name in CONTENT if name in rows.column_names]
+    keys = content_keys(rows, content) if content else np.arange(len(rows))
     if (same := np.flatnonzero((keys[of] == keys) & (of != np.arange(len(of))))).size:
         raise ConfigurationError(
             f"{len(same)} variants have the prompt and the images of their original; the first is {ids[same[0]]!r}. "

@@ -97,6 +97,14 @@ class OnTimeSelection:
             self._in_flight = self.feedback.in_flight(sample_index, initialising=True)
             yield self.loader.load(sample_index)
 
+    def score(
+        self, rewards: torch.Tensor, weights: torch.Tensor, global_step: int, *, normalise: bool
+    ) -> dict[str, float]:
+        """Record the rewards (K*G, F) of the rows in flight; see `signal.outcomes` for weights and `normalise`."""
+        sizes = {"weights": weights.double().cpu().numpy(), "normalise": normalise}
+        of_rows = rewards.double().cpu().numpy(), self.in_flight.sample_index
+        return self.record(self.feedback.signal.outcomes(*of_rows, **sizes), global_step)
+
     def record(self, outcomes: GroupOutcomes, global_step: int) -> dict[str, float]:
         """Pass the outcomes of the rows in flight to the sampler; return the metrics of their batch with refills."""
         in_flight, self._in_flight = self.in_flight, None

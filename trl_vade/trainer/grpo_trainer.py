@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from trl import GRPOTrainer
 
+from trl_vade.data.decoding import naming_row
+from trl_vade.data.own_values import own_rows
 from trl_vade.hub.posteriors.facts import named_dataset
 from trl_vade.selection.batch_metrics import log_metrics
 
@@ -34,8 +36,7 @@ from .generation.logprobs import compare_first_logprobs
 from .generation.repeated_prompts import tokenize_once
 from .harmless import callback_of
 from .images.once import ImagesOnce
-from .images.processor import share_images
-from .loader import TicketDataset, TicketSampler, of_tickets, rows_of_batch
+from .loader import TicketDataset, TicketSampler, numbers_of, of_tickets, rows_of_batch
 from .method_owners import say_own_views
 from .preflight import look_over
 from .presets import is_adaptive
@@ -191,17 +192,19 @@ class VADEGRPOTrainer(GRPOTrainer):
         return with_pixels_counted(batch)
 
     def _generate(self, prompts):
-        """Answer from the batch, or generate with one object for each distinct image."""
+        """Answer from the batch, or generate."""
         if self._batch is not None and self._batch.output is not None:
             return self._batch.generated()
-        return without_missing_images(super()._generate(share_images(prompts) if self._images.on else prompts))
+        return without_missing_images(super()._generate(prompts))
 
     def _tokenize_prompts(self, prompts):
-        """Note the images, and tokenise each prompt once with vLLM, not once for each of its completions."""
+        """Note the images, and name the row of a prompt that the processor refuses. With vLLM, tokenise a prompt once."""
         tokenize = super()._tokenize_prompts
         self._images.note(prompts)
-        plain = self.use_vllm and not self.tools and self.environment_factories is None
-        return tokenize_once(prompts, tokenize) if plain else tokenize(prompts)
+        if self.environment_factories is not None:  # TRL passes no single prompt
+            return tokenize(prompts)
+        once = functools.partial(tokenize_once, tokenize=tokenize) if self.use_vllm and not self.tools else tokenize
+        return naming_row(numbers_of(self, prompts), prompts, once)
 
     @functools.wraps(GRPOTrainer._generate_single_turn)
     def _generate_single_turn(self, *positional: Any, **named: Any):
@@ -209,18 +212,17 @@ class VADEGRPOTrainer(GRPOTrainer):
             return super()._generate_single_turn(*positional, **named)
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
-        """Pass the rewards of a training batch to the sampler, once. Evaluations do not count."""
+        """Give each completion values of its own, and pass the rewards of a training batch to the sampler, once."""
         if self._batch is not None and self._batch.rewards is not None:
             return self._batch.rewards
+        chosen = self.selection is not None and self.model.training
+        if chosen:
+            inputs, prompts = own_rows(inputs, prompts)
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
-        if self.selection is not None and self.model.training:
-            outcomes = self.selection.feedback.signal.outcomes(
-                rewards.double().cpu().numpy(),
-                self.selection.in_flight.sample_index,
-                weights=self.reward_weights.double().cpu().numpy(),
-                normalise=self.multi_objective_aggregation == "normalize_then_sum",
-            )
-            log_metrics(self.selection.record(outcomes, self.state.global_step), to=self._metrics["train"])
+        if chosen:
+            normalise = self.multi_objective_aggregation == "normalize_then_sum"
+            found = self.selection.score(rewards, self.reward_weights, self.state.global_step, normalise=normalise)
+            log_metrics(found, to=self._metrics["train"])
         self._raw_rewards = rewards  # a subclass may change what it gets, and must get the same when TRL asks again
         return rewards
 

@@ -91,6 +91,12 @@ def rows_of_batch(trainer: Any, tickets: Any) -> Iterator[Any]:
         selection.prefetch()
 
 
+def numbers_of(trainer: Any, prompts: list[Any]) -> list[Any]:
+    """Return the number of each prompt's row in training. In an evaluation, whose rows TRL loads, prompts stand."""
+    numbers = trainer.selection.loader.numbers if trainer.selection is not None and trainer.model.training else []
+    return numbers if len(numbers) == len(prompts) else prompts
+
+
 def generation_is_due(trainer: Any) -> bool:
     """Return whether TRL generates in this micro-batch; a test holds this against `GRPOTrainer._prepare_inputs`."""
     return trainer._step % generate_every(trainer) == 0 or trainer._buffered_inputs is None

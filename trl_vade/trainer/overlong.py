@@ -1,6 +1,7 @@
 """Rows with a longer prompt than `vade_max_prompt_length`, dropped before training."""
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from transformers import AutoProcessor
 from trl import GRPOConfig
 from trl.trainer.utils import get_config_model_id
 
-from trl_vade.data.prompt_lengths import PromptCounter, prompt_lengths
+from trl_vade.data.prompt_lengths import prompt_lengths
 from trl_vade.errors import ConfigurationError
 
 logger = get_logger(__name__)
@@ -28,7 +29,8 @@ def drop_overlong(arguments: dict[str, Any], args: GRPOConfig) -> None:
 
     Raises:
         ConfigurationError: all prompts of a data set are too long, or they cannot be counted before training.
-        ImageDecodeError: an image of a row cannot be read.
+        ImageDecodeError: an image of a row cannot be decoded.
+        Exception: whatever the processor raises for a row, with a note of its number.
     """
     if args.vade_max_prompt_length is None:
         return
@@ -36,14 +38,19 @@ def drop_overlong(arguments: dict[str, Any], args: GRPOConfig) -> None:
         _refuse_uncountable(name, arguments)
     if arguments.get("processing_class") is None:
         arguments["processing_class"] = _load_processing_class(arguments["model"], args)
-    counter = PromptCounter(arguments["processing_class"], args.chat_template_kwargs, arguments.get("tools"))
+    count = functools.partial(
+        prompt_lengths,
+        processing_class=arguments["processing_class"],
+        chat_template_kwargs=args.chat_template_kwargs,
+        tools=arguments.get("tools"),
+    )
     with args.main_process_first(desc="counting the tokens of the prompts"):
         for name in ("train_dataset", "eval_dataset"):
             rows = arguments.get(name)
             if isinstance(rows, Mapping):
-                arguments[name] = {part: _shorter(rows[part], counter, args, f"{name}[{part!r}]") for part in rows}
+                arguments[name] = {part: _shorter(rows[part], count, args, f"{name}[{part!r}]") for part in rows}
             elif rows is not None:
-                arguments[name] = _shorter(rows, counter, args, name)
+                arguments[name] = _shorter(rows, count, args, name)
 
 
 def _refuse_uncountable(name: str, arguments: Mapping[str, Any]) -> None:
@@ -54,8 +61,6 @@ def _refuse_uncountable(name: str, arguments: Mapping[str, Any]) -> None:
     for part in rows.values() if isinstance(rows, Mapping) else [] if rows is None else [rows]:
         if not isinstance(part, Dataset):
             reason = f"{name} of type {type(part).__name__}, whose rows are known only during training"
-        elif part.format["type"] is None and "prompt" not in part.column_names:
-            reason = f"{name} without a column 'prompt' (it has {part.column_names})"
     if reason:
         raise ConfigurationError(
             f"vade_max_prompt_length does not work with {reason}. The tokens of all prompts are counted before "
@@ -75,9 +80,9 @@ def _load_processing_class(model: Any, args: GRPOConfig) -> Any:
     )
 
 
-def _shorter(rows: Dataset, counter: PromptCounter, args: GRPOConfig, name: str) -> Dataset:
+def _shorter(rows: Dataset, count: Callable[[Dataset], Any], args: GRPOConfig, name: str) -> Dataset:
     """Return `rows` without those whose prompt is too long."""
-    lengths, most = prompt_lengths(rows, counter), args.vade_max_prompt_length
+    lengths, most = count(rows), args.vade_max_prompt_length
     kept = np.flatnonzero(lengths <= most)
     if len(kept) == len(rows):
         logger.info(

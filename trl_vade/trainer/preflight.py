@@ -10,6 +10,7 @@ from torch import nn
 from trl import GRPOConfig
 from trl.trainer.utils import get_callable_name, get_config_model_id
 
+from trl_vade.data.columns import refuse_columns
 from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.rewards.functions import refuse_rows
 from trl_vade.selection.warm_start import WarmStart
@@ -58,6 +59,7 @@ def look_over(arguments: dict[str, Any], trainer_class: type) -> Preflight:
         find_sampler(setting(args, "sampler"))
     names = reward_names(arguments.get("reward_funcs"), arguments.get("environment_factory"))
     success = make_signal(args, names).facts["success_reward"] if names else None
+    refuse_unreadable(arguments)
     refuse_rows(arguments.get("reward_funcs"), arguments.get("train_dataset"), arguments.get("eval_dataset"))
     drop_overlong(arguments, args)
     lay_out_variants(arguments, args)  # an overlong original takes its variants along
@@ -79,6 +81,15 @@ def resolve_args(args: GRPOConfig | None, model: Any) -> GRPOConfig:
         model_id = model if isinstance(model, str) else get_config_model_id(model.config)
         args = VADEGRPOConfig(f"{model_id.split('/')[-1]}-VADE")
     return with_vade_defaults(args)
+
+
+def refuse_unreadable(arguments: Mapping[str, Any]) -> None:
+    """Raise `ConfigurationError` if TRL cannot read the columns of the training or an evaluation set."""
+    later = arguments.get("environment_factory") is not None
+    for name in ("train_dataset", "eval_dataset"):
+        rows = arguments.get(name)
+        for part in rows.values() if isinstance(rows, Mapping) else [rows]:
+            refuse_columns(name, part, prompts_come_later=later)
 
 
 def reward_names(reward_funcs: Any, environment_factory: Any = None) -> list[str] | None:

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from trl_vade.data.row_names import key_text, row_labels
-from trl_vade.data.row_views import describe_row
+from trl_vade.data.row_views import describe_row, key_text, row_labels
 from trl_vade.files import save_whole
 from trl_vade.selection.report.record import ROWS_FILE, RUN_FILE, SHOWN, Run, read_kept
 from trl_vade.selection.report.writing import write_report

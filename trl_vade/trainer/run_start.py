@@ -17,7 +17,7 @@ from .checkpoint.resuming import begin_line, refuse_other_adapters, resolve_chec
 from .console import saying_how_it_ended
 from .loader import loading_ahead
 from .overlong import drop_overlong
-from .preflight import check_stratify_by, why_not_chosen
+from .preflight import check_stratify_by, refuse_unreadable, why_not_chosen
 from .presets import is_adaptive
 from .selection_choice import make_selection
 from .variants import lay_out_variants
@@ -75,6 +75,7 @@ def _look_at_rows(trainer: Any) -> None:
     """Check the new `train_dataset` and drop overlong rows, as the constructor does with the first one."""
     given = {name: getattr(trainer, name) for name in ("train_dataset", "processing_class", "tools")}
     given["environment_factory"] = trainer.environment_factories
+    refuse_unreadable(given)
     drop_overlong(given, trainer.args)
     lay_out_variants(given, trainer.args)
     rows = given["train_dataset"]

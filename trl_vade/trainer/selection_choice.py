@@ -137,4 +137,7 @@ def make_selection(trainer: Any) -> OnTimeSelection:
     )
     # As in TRL: with `remove_unused_columns` a reward function sees no other columns.
     visible = trainer._remove_unused_columns(rows, description="training")
-    return OnTimeSelection(feedback, visible, num_groups=num_groups, accelerator=accelerator)
+    selection = OnTimeSelection(feedback, visible, num_groups=num_groups, accelerator=accelerator)
+    # Rewards get copies. An environment or a rollout function gets the pictures themselves; it is not on with these.
+    selection.loader.decoder.shares_pictures = trainer._images.on
+    return selection

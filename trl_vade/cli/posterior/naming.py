@@ -20,7 +20,7 @@ def named_table(
     `SnapshotMismatchError`.
     """
     from trl_vade.data.row_keys import dataset_fingerprint, sample_keys
-    from trl_vade.data.row_names import names_and_tasks
+    from trl_vade.data.row_views import names_and_tasks
 
     snapshot = load_snapshot(file)
     if name is None:

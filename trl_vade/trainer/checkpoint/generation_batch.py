@@ -24,7 +24,6 @@ from trl_vade.data.loading import with_image_lists
 
 from ..batch import prompts_of
 from ..batch_rows import Batch
-from ..images.processor import share_images
 from ..images.store import PixelStore
 from ..loader import generate_every
 
@@ -131,7 +130,7 @@ def process_again(trainer: Any, rows: list[int]) -> dict[str, torch.Tensor]:
     """Return the pixels of rows, read and processed as for their generation batch."""
     prompts = prompts_of(with_image_lists(trainer.selection.loader.decoder.load(rows)))
     with trainer._images.preparing(True):
-        trainer._tokenize_prompts(share_images(prompts))
+        trainer._tokenize_prompts(prompts)
     return trainer._images.stores[True].tensors
 
 

@@ -12,7 +12,6 @@ import torch
 from accelerate.logging import get_logger
 from transformers import BatchFeature
 
-from ..generation.repeated_prompts import same
 from .store import PixelStore, Rows, distinct, expanded
 
 logger = get_logger(__name__)
@@ -43,32 +42,6 @@ def image_parts(prompts: list[Any]) -> Iterator[dict[str, Any]]:
         for message in prompt if isinstance(prompt, list) else []:
             if isinstance(message["content"], list):
                 yield from (part for part in message["content"] if part["type"] == "image" and "image" in part)
-
-
-def share_images(prompts: list[Any]) -> list[Any]:
-    """Return the prompts with one object for each distinct image, so that TRL's deep copy makes one copy of it.
-
-    Each completion has images of its own until here, since a reward function may change them.
-    """
-    seen: dict[Any, list[Any]] = {}
-
-    def one_of(image: Any) -> Any:
-        alike = seen.setdefault((type(image), getattr(image, "mode", None), getattr(image, "size", None)), [])
-        for other in reversed(alike):  # the same row's images are the latest
-            if same(other, image):
-                return other
-        alike.append(image)
-        return image
-
-    def shared(part: Any) -> Any:
-        is_image = part["type"] == "image" and "image" in part
-        return {**part, "image": one_of(part["image"])} if is_image else part
-
-    def of_message(message: dict[str, Any]) -> dict[str, Any]:
-        content = message["content"]
-        return {**message, "content": [*map(shared, content)]} if isinstance(content, list) else message
-
-    return [[*map(of_message, prompt)] if isinstance(prompt, list) else prompt for prompt in prompts]
 
 
 def has_grid(image_processor: Any) -> bool:

@@ -21,7 +21,7 @@ from huggingface_hub.utils import DEFAULT_IGNORE_PATTERNS, filter_repo_objects
 from numpy.typing import NDArray
 from transformers.trainer_utils import HubStrategy
 
-from trl_vade.data.row_names import names_and_tasks
+from trl_vade.data.row_views import names_and_tasks
 from trl_vade.errors import ConfigurationError, HubError, HubOfflineError
 from trl_vade.hub.posteriors.repository import posterior_card, stage_posterior, steps_in
 from trl_vade.hub.posteriors.table import posterior_table

@@ -1,0 +1,83 @@
+"""Columns that TRL cannot read are refused before a model is looked up, with a line that makes them readable."""
+
+import datasets
+import pytest
+from datasets import Dataset, Image, List
+
+from tests.support.refusals import refused
+from tests.support.rows import picture
+from trl_vade import VADEGRPOTrainer
+from trl_vade.data.columns import refuse_columns
+from trl_vade.errors import ConfigurationError
+
+MESSAGES = [{"role": "user", "content": "How many?"}]
+TURNS = [{"from": "human", "value": "<image>\nHow many?"}, {"from": "gpt", "value": "7"}]
+IN_TABLE = (
+    Dataset.from_dict({"image": [picture(1)]})
+    .cast_column("image", Image())
+    .with_format("arrow")[0]["image"][0]
+    .as_py()
+)
+UNREADABLE = {  # the rows, and a name in the message
+    "a problem": ({"problem": ["How many?"]}, "'prompt'"),
+    "conversations": ({"conversations": [TURNS], "image": [IN_TABLE]}, "'prompt'"),
+    "messages": ({"messages": [MESSAGES]}, "'prompt'"),
+    "a text beside a picture": ({"prompt": ["How many?"], "image": [IN_TABLE]}, "'image'"),
+    "an uncast picture": ({"prompt": [MESSAGES], "image": [IN_TABLE]}, "Image()"),
+    "uncast pictures": ({"prompt": [MESSAGES], "images": [[IN_TABLE]]}, "List(Image())"),
+    "pictures without paths": ({"prompt": [MESSAGES], "images": [[{"bytes": IN_TABLE["bytes"]}]]}, "List(Image())"),
+    "one picture under the name of several": ({"prompt": [MESSAGES], "images": [IN_TABLE]}, "List(Image())"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_what_trl_cannot_read_is_refused_and_the_lines_in_the_messages_mend_it(make_args, name):
+    columns, word = UNREADABLE[name]
+    rows = Dataset.from_dict(columns)
+    for given in ({"train_dataset": rows}, {"train_dataset": readable(), "eval_dataset": {"all": rows}}):
+        with refused(ConfigurationError, [word, next(reversed(given))], ["rows = rows."]):
+            VADEGRPOTrainer("no/such-model: refused before it is looked up", len, make_args(), **given)
+    if name == "one picture under the name of several":
+        return  # `rename_column`, or a list around it
+    seen = {"rows": rows, "Image": Image, "List": List}
+    for _ in range(3):
+        try:
+            refuse_columns("train_dataset", seen["rows"])
+        except ConfigurationError as error:
+            exec(str(error).splitlines()[-1], seen)
+    refuse_columns("train_dataset", seen["rows"])
+    row = seen["rows"][0]
+    assert row["prompt"] == MESSAGES
+    assert all(each.size == (8, 8) for each in [*row.get("images", []), *filter(None, [row.get("image")])])
+
+
+def readable():
+    return Dataset.from_dict({"prompt": [MESSAGES] * 24})
+
+
+def test_what_trl_can_read_or_may_read_later_is_not_refused():
+    rows = readable()
+    for each in (
+        rows,
+        rows.add_column("image", [None] * 24),
+        rows.add_column("image", [None] * 24).cast_column("image", Image()),
+        rows.add_column("images", [[], *[None] * 23]).cast_column("images", List(Image())),
+        rows.add_column("image", ["/a.png"] * 24),
+        Dataset.from_dict({"problem": ["a"]}).with_transform(lambda batch: {"prompt": batch["problem"]}),
+        Dataset.from_dict({"prompt": ["plain"]}),
+        rows.to_iterable_dataset(),
+        datasets.IterableDataset.from_generator(lambda: iter([{"prompt": "a"}])),
+        None,
+        [{"prompt": "a"}],
+    ):
+        refuse_columns("train_dataset", each)
+    refuse_columns("train_dataset", Dataset.from_dict({"environment": ["maze"]}), prompts_come_later=True)
+
+
+def test_replaced_rows_are_looked_at_too(text_model_path, make_args, text_rows):
+    trainer = VADEGRPOTrainer(
+        text_model_path, lambda completions, **_: [0.0] * len(completions), make_args(), text_rows
+    )
+    trainer.train_dataset = text_rows.rename_column("prompt", "question")
+    with refused(ConfigurationError, ["'prompt'"], ['row["question"]']):
+        trainer.train()
