@@ -10,7 +10,7 @@ from tests.support.refusals import refused
 from trl_vade.cli import train
 from trl_vade.cli.launching import launch, split
 from trl_vade.cli.parsing import CommandArguments
-from trl_vade.cli.recipes import ACCELERATE, RECIPES
+from trl_vade.cli.recipes import ACCELERATE, RECIPES, accelerate_file
 from trl_vade.errors import ConfigurationError
 
 
@@ -24,25 +24,18 @@ def launched(monkeypatch, tmp_path):
     return calls
 
 
-def test_options_of_the_launcher_and_of_the_run_are_told_apart():
+def test_options_of_the_launcher_and_of_the_run_are_told_apart_and_one_that_both_know_is_the_runs():
     ours = ["--seed", "2", "--beta=0", "--reward_funcs", "a", "b", "--config", "recipe.yaml", "--max-steps", "2"]
+    ours += ["--gradient_accumulation_steps", "4"]
     theirs = ["--num_machines", "2", "--machine-rank=1", "--main_process_ip", "10.0.0.2"]
-    assert split([*ours[:2], *theirs[:2], *ours[2:], *theirs[2:]]) == (
-        [*ours[6:8], *ours[:6], *ours[8:]],
-        theirs,
-    )
+    assert split([*ours[:2], *theirs[:2], *ours[2:], *theirs[2:]]) == (ours, theirs)
 
 
-def test_an_option_that_both_know_is_the_runs():
-    assert split(["--gradient_accumulation_steps", "4"]) == (["--gradient_accumulation_steps", "4"], [])
-
-
-@pytest.mark.parametrize(
-    "words", [["--vade_samplr", "uniform"], ["--num_proceses=2"], ["-x"], ["stray", "--seed", "1"]]
-)
-def test_an_option_that_neither_knows_is_refused(words):
-    with refused(ConfigurationError, [words[0].split("=")[0]]):
-        split(words)
+def test_a_configuration_of_the_users_own_comes_before_a_name_of_the_package(tmp_path, monkeypatch):
+    assert accelerate_file("fsdp2") == ACCELERATE / "fsdp2.yaml"
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "fsdp2").write_text("num_processes: 2")
+    assert accelerate_file("fsdp2").samefile(tmp_path / "fsdp2")
 
 
 def test_the_run_is_launched_as_a_module_with_the_packages_configuration(launched):

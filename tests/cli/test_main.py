@@ -1,22 +1,21 @@
-"""The command `trl-vade`: what it prints, where, and with which exit code.
-
-`evaluate` is in test_cli_evaluate.py, `posterior` in test_cli_posterior.py.
-"""
+"""The command `trl-vade`: its help, its exit codes, and reports; other commands have tests of their own."""
 
 import json
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
 import trl_vade
 from tests.support.commands import run, said
 from tests.support.finished_run import write_run
 from tests.support.refusals import says
-from trl_vade.cli.plan import print_plan
+from trl_vade.cli.commands import SHOWN
+from trl_vade.cli.parsing import Parser
+from trl_vade.cli.recipes import ACCELERATE
 from trl_vade.errors import (
     CheckpointIncompleteError,
     ConfigurationError,
@@ -27,8 +26,7 @@ from trl_vade.errors import (
     SnapshotNotFoundError,
 )
 
-PACKAGE = Path(trl_vade.__file__).parent
-
+ROOT = Path(trl_vade.__file__).parents[1]
 
 COMMANDS = ["train", "plan", "report", "evaluate"]
 COMMANDS += [f"posterior {name}" for name in ("show", "push", "pull")]
@@ -38,28 +36,33 @@ def test_the_version_is_that_of_the_package():
     assert run("--version").stdout == f"trl-vade {trl_vade.__version__}\n"
 
 
-def test_the_help_names_every_command_and_how_one_logs_in():
+def test_every_command_has_examples_of_itself_two_spellings_of_help_and_takes_no_token():
+    for command in ["", "posterior", *COMMANDS]:
+        result = run(*command.split(), "--help")
+        assert result.exit_code == 0, command
+        assert result.stdout == run(*command.split(), "-h").stdout, command
+        assert max(map(len, result.stdout.splitlines())) <= 80, command
+        assert command not in COMMANDS or f"    trl-vade {command} " in result.stdout.split("Example")[1], command
+        assert not re.search(r"--\w*token\b", result.stdout), command
     text = run("--help").stdout
-    for command in ("train", "plan", "report", "evaluate", "posterior"):
-        assert f"\n  {command} " in text
+    assert all(f"\n  {command} " in text for command in ("train", "plan", "report", "evaluate", "posterior"))
     assert "hf auth login" in text
 
 
-@pytest.mark.parametrize("command", ["", "posterior", *COMMANDS])
-def test_every_command_has_examples_of_itself_two_spellings_of_help_and_takes_no_token(command):
-    result = run(*command.split(), "--help")
-    assert result.exit_code == 0
-    assert result.stdout == run(*command.split(), "-h").stdout
-    assert not {*"{}"} & {*result.stdout.splitlines()[0]}
-    assert max(map(len, result.stdout.splitlines())) <= 80
-    if command in COMMANDS:
-        assert f"    trl-vade {command} " in result.stdout.split("Example")[1]
-    options = re.findall(r"--[a-z_]+", result.stdout)
-    assert [option for option in options if option.endswith("token")] == []
-
-
-def test_options_may_be_written_with_hyphens(tmp_path):
-    said(run("evaluate", "testbed", "--output-path", tmp_path, "--tasks", "nosuch"), 2, "--tasks", "nosuch", "testbed")
+def test_the_help_of_a_training_is_a_page_and_with_all_it_is_every_option():
+    options = {action.dest for action in Parser()._actions}
+    names = {name for group in SHOWN.values() for name in group.split()}
+    assert names <= options
+    text = run("train", "--help").stdout
+    assert len(text.splitlines()) <= 60
+    assert [name for name in names if f"--{name} " not in text] == []
+    text = run("train", "--help-all").stdout
+    assert text == run("train", "--help_all").stdout
+    assert [name for name in options if f"--{name} " not in text] == []
+    text = " ".join(text.split())
+    for words in ("a half-life of 693", "{asymmetric,symmetric}", "(default: thompson)", "{grpo,gspo}_{vade,vanilla}"):
+        assert words in text
+    assert [path.stem for path in ACCELERATE.glob("*.yaml") if path.stem not in text] == []
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -83,69 +86,37 @@ def test_what_was_given_ends_with_2_and_what_failed_with_1(monkeypatch):
         assert said(run("report", "run"), 1 if error in failed else 2) == "Error: what is wrong\n"
 
 
-def test_a_command_without_arguments_shows_its_help_and_a_slip_is_a_usage_error():
+def test_a_command_without_arguments_shows_its_help_and_a_slip_is_a_usage_error_with_the_nearest_name(tmp_path):
     for arguments in ([], ["plan"], ["posterior"]):
         result = run(*arguments)
         assert result.exit_code == 2
         assert "Usage: trl-vade" in result.output
-    for arguments in (["plans"], ["report"], ["report", "a", "b"], ["posterior", "show", "x", "--sort", "y"]):
-        text = said(run(*arguments), 2, "--help")
-        assert text.startswith("Error: ")
-        assert text.count("\n") == 1
+    for arguments, named in {
+        "plans": "'plan'",
+        "report": "OUTPUT_DIR",
+        "report a b": "b",
+        "posterior show x --sort y": "'pass_rate'",
+        "evaluate m --output_pat o": "--output_path",
+        f"evaluate testbed --output-path {tmp_path} --tasks nosuch": "testbed",  # with hyphens it is the same option
+    }.items():
+        assert said(run(*arguments.split()), 2, named).count("Error: ") == 1
 
 
 def test_the_help_loads_nothing_heavy():
     code = "import sys, trl_vade.cli.main; print(*[name for name in ('torch', 'trl', 'transformers', 'datasets',"
     code += "'pyarrow', 'numpy', 'huggingface_hub', 'matplotlib') if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=PACKAGE.parent)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == []
 
 
-def test_it_runs_as_a_module_too():
-    command = [sys.executable, "-m", "trl_vade", "report", "no-such-folder"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=PACKAGE.parent)
+@pytest.mark.parametrize("words", ["-m trl_vade evaluate", "scripts/evaluate.py"])
+def test_it_runs_as_a_module_and_as_a_script_too(words):
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, *words.split(), "testbed", "--output_path", "none", "--tasks", "nosuch"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
     assert (done.returncode, done.stdout) == (2, "")
-    assert says(done.stderr, "no-such-folder")
-
-
-# -------------------------------------------------------------------------------------------------------------- plan
-
-
-@pytest.fixture
-def recipe(tmp_path):
-    """A recipe on a CPU."""
-    path = tmp_path / "recipe.yaml"
-    settings = {"output_dir": str(tmp_path / "out"), "use_cpu": True, "num_generations": 4, "dataset_name": "you/rows"}
-    path.write_text(yaml.safe_dump(settings | {"per_device_train_batch_size": 16}))
-    return path
-
-
-def test_a_plan_is_what_the_script_prints(recipe, capsys):
-    arguments = ["--config", str(recipe), "--plan_rows", "22", "--num_generations=8", "--beta", "-0.0"]
-    result = run("plan", *arguments)
-    assert result.exit_code == 0, result.output
-    print_plan(arguments)
-    assert result.stdout == capsys.readouterr().out
-    assert "2 rows x 8 = 16 completions" in result.stdout
-
-
-def test_a_plan_for_other_programs_is_json_alone(recipe):
-    told = json.loads(run("plan", "--config", recipe, "--plan_rows", "22", "--json").stdout)
-    assert (told["rows"], told["processes"], told["completions_per_generation_batch"]) == (22, 1, 16)
-
-
-def test_a_plan_that_cannot_work_says_so(recipe):
-    result = run("plan", "--config", recipe, "--plan_rows", 3)
-    said(result, 2, "3 rows", "per_device_train_batch_size 16", "Add rows")
-    assert result.stdout == ""
-
-
-def test_a_recipe_that_is_not_there_is_said_so(tmp_path):
-    said(run("plan", "--config", tmp_path / "none.yaml", "--plan_rows", 3), 2, tmp_path / "none.yaml")
-
-
-# ------------------------------------------------------------------------------------------------------------ report
+    assert says(done.stderr, "nosuch")
 
 
 @pytest.mark.slow

@@ -5,12 +5,12 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
 import trl_vade
 from tests.support.checkpoints import write_checkpoint
 from tests.support.commands import run, said
 from tests.support.refusals import says
+from trl_vade.cli.parsing import VADEScriptArguments
 
 ROOT = Path(trl_vade.__file__).parents[1]
 REFUSED = {
@@ -20,11 +20,23 @@ REFUSED = {
     "--lr_scheduler_type constnt": ["lr_scheduler_type", "'constnt'", "constant"],
     "--seed x": ["--seed", "'x'"],
     "--config nosuch.yaml": ["nosuch.yaml"],
-    "--config": ["--config", "path"],
-    "--recipe quickstrat": ["quickstrat", "quickstart"],
+    "--config": ["--config"],
+    "--conf mine.yaml": ["--conf", "--config"],
+    "--recipe quickstrat": ["--recipe", "quickstrat", "quickstart"],
+    "--recipe quickstart --config mine.yaml": ["--recipe", "--config"],
+    "--config one.yaml --config two.yaml": ["--config"],
     "--reward_funcs my.reward": ["--reward_funcs", "my.reward", "trl.rewards"],
     "--reward_funcs acuracy_reward": ["acuracy_reward", "accuracy_reward"],
-    "--num_generations 7": ["7", "512"],
+    "--num_generations 7": ["num_generations", "7", "512"],
+    "--logging_steps 0": ["logging_steps"],
+    "--per_device_eval_batch_size 6": ["6"],
+    "--load_best_model_at_end true --eval_strategy no": ["load_best_model_at_end"],
+    "--lmms_tasks mathvistas": ["--lmms_tasks", "mathvistas", "mathvista"],
+    "--lmms_tasks chartqa --lmms_steps 0": ["--lmms_steps", "every_steps", "0"],
+    "--lmms_tasks mixture --lmms_data folder": ["--lmms_data", "folder"],
+    "--lmms_tasks mixture --lmms_data =a": ["--lmms_data", "=a"],
+    "--lmms_data mixture=a": ["--lmms_data", "--lmms_tasks"],
+    "--reward_funcs trl_vade.testbed.rewards.nothing": ["--reward_funcs", "nothing"],
     "--vade_cooldown 2": ["vade_cooldown=2.0", "[0, 1)"],
     "--vade_success_threshold high": ["vade_success_threshold", "'high'", "auto"],
     "--vade_sampler uniform --vade_stratify_by task": ["vade_stratify_by", "'uniform'"],
@@ -34,43 +46,51 @@ REFUSED = {
     "--model_name_or_path no/such/model --dataset_name mine": ["model_name_or_path='no/such/model'", "user/name"],
     "--accelerate_config fdsp2": ["fdsp2", "fsdp2"],
     "--accelerate_config fsdp2 --num_machins 8": ["--num_machins", "--num_machines"],
+    "--accelerate_config fsdp2 -x": ["-x"],
     "stray": ["stray"],
+    "seed 2": ["seed"],
 }
 
 
-def test_what_cannot_work_is_one_message_with_the_way_out(tmp_path, monkeypatch):
+def test_what_cannot_work_is_one_message_with_the_way_out_before_anything_is_loaded(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("LOCAL_RANK", raising=False)
+    monkeypatch.setattr(VADEScriptArguments, "load_splits", None)
     for words, named in REFUSED.items():
-        place = [] if "--config" in words else ["--output_dir", "out", "--use_cpu", "true"]
+        place = [] if words.endswith("--config") else ["--output_dir", "out", "--use_cpu", "true"]
         text = said(run("train", *words.split(), *place), 2, *named)
         text = text.removeprefix("loading PyTorch, transformers and TRL ...\n")
         assert text.startswith("Error: "), words
         assert text.count("\n") == 1, words
 
 
-@pytest.mark.parametrize(
-    ("recipe", "words"),
-    [
-        ({"vade_samplr": "uniform"}, ["vade_samplr", "vade_sampler"]),
-        ({"vade_sampler": "thomson", "use_cpu": True}, ["vade_sampler", "'thomson'", "thompson"]),
-        ({"learning_rate": "fast"}, ["--learning_rate", "'fast'"]),
-        ({"plan": True, "use_cpu": True}, ["plan=True", "--plan"]),
-        ({"num_generations": [1], "dataset_name": "x", "model_name_or_path": "x", "use_cpu": True}, ["int", "list"]),
-        (["a list"], ["recipe.yaml"]),
-        ("a: [", ["recipe.yaml", "line"]),
-        (
-            "{reward_funcs: nosuch_reward, dataset_name: x/y, model_name_or_path: x/y, use_cpu: true}",
-            ["nosuch_reward"],
-        ),
-    ],
-)
-def test_a_recipe_that_cannot_be_read_is_refused_by_key_or_line(recipe, words, tmp_path):
-    path = tmp_path / "recipe.yaml"
-    path.write_text(recipe if isinstance(recipe, str) else yaml.safe_dump(recipe))
-    said(run("train", "--config", path, "--output_dir", tmp_path / "out"), 2, *words)
-    if "nosuch_reward" not in words:  # which a plan does not load
-        said(run("plan", "--config", path, "--plan_rows", 9), 2, *words)
+def test_a_recipe_that_cannot_be_read_is_refused_by_key_or_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    for recipe, words in {
+        "vade_samplr: uniform": ["vade_samplr", "vade_sampler"],
+        "{vade_sampler: thomson, use_cpu: true}": ["vade_sampler", "'thomson'", "thompson"],
+        "learning_rate: fast": ["--learning_rate", "'fast'"],
+        "plan: true": ["plan=True", "--plan"],  # it is read before the recipe, and would be passed over
+        "accelerate_config: fsdp2": ["--accelerate_config"],
+        "config: other.yaml": ["config='other.yaml'"],
+        "{num_generations: [1], dataset_name: x, model_name_or_path: x, use_cpu: true}": ["int", "list"],
+        "[a list]": ["recipe.yaml"],
+        "a: [": ["recipe.yaml", "line"],
+        "{reward_funcs: no_reward, dataset_name: x/y, model_name_or_path: x/y, use_cpu: true}": ["no_reward"],
+    }.items():
+        Path("recipe.yaml").write_text(recipe)
+        said(run("train", "--config", "recipe.yaml", "--output_dir", "out"), 2, *words)
+        if "no_reward" not in words:  # which a plan does not load
+            said(run("plan", "--config", "recipe.yaml", "--plan_rows", 9), 2, *words)
+
+
+@pytest.mark.parametrize("option", ["dataset_train_split", "dataset_test_split"])
+def test_a_split_that_is_not_there_is_refused_with_those_that_are(tmp_path, monkeypatch, option):
+    monkeypatch.setattr(VADEScriptArguments, "load_splits", lambda self: {"train": [], "validation": []})
+    monkeypatch.setattr("trl_vade.testbed.load_testbed_model", lambda seed: "/no/model")
+    result = run("train", "--output_dir", tmp_path, f"--{option}", "nosuch")
+    said(result, 2, f"--{option}", "nosuch", "train", "validation")
 
 
 def test_a_folder_with_checkpoints_is_refused_unless_their_run_goes_on(tmp_path):

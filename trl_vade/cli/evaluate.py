@@ -13,21 +13,44 @@ from typer import Argument, Option
 
 from trl_vade.evaluation.benchmarks import FIVE
 
+TASKS = ",".join(FIVE)
 Backend = Literal["transformers", "vllm", "server"]
+
+
+def _words(text: str) -> list[str]:
+    return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(word) for word in _words(text)]
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, _, value = text.partition("=")
+    if not name or not value:
+        raise typer.BadParameter(f"{text!r}: write name=value.")
+    return name, value
+
+
+def _pairs(text: str) -> list[tuple[str, str]]:
+    return [_pair(word) for word in _words(text)]
 
 
 def evaluate(
     model: Annotated[str, Argument(metavar="MODEL", help="A folder, a model of the Hub, `testbed`, or a served one.")],
     output_path: Annotated[Path, Option("--output_path", help="Directory; what is finished there is not run again.")],
-    tasks: Annotated[str, Option(help="Benchmarks, with commas between them.")] = ",".join(FIVE),
-    seeds: Annotated[str, Option("--seeds", help="One run each, with commas between them.")] = "0,1,2,3",
+    tasks: Annotated[Any, Option("--tasks", parser=_words, metavar="NAMES", help="With commas between.")] = TASKS,
+    seeds: Annotated[Any, Option("--seeds", parser=_numbers, metavar="N,N", help="One run for each.")] = "0,1,2,3",
     limit: Annotated[int | None, Option("--limit", help="Only the first N questions of each benchmark.")] = None,
-    data: Annotated[list[str] | None, Option("--data", metavar="TASK=FOLDER", help="Rows in a folder.")] = None,
+    data: Annotated[list[Any] | None, Option("--data", parser=_pair, metavar="TASK=FOLDER", help="Its rows.")] = None,
     revision: Annotated[str | None, Option("--revision", help="Branch, tag or commit of MODEL.")] = None,
     backend: Annotated[Backend, Option("--backend", help="What generates.")] = "transformers",
     server_url: Annotated[str | None, Option("--server_url", help="Its address, for --backend server.")] = None,
     batch_size: Annotated[int | None, Option("--batch_size", help="Default: 8; vllm 256, server 32.")] = None,
-    model_args: Annotated[str, Option("--model_args", help="Such as max_pixels=N,tensor_parallel_size=4.")] = "",
+    model_args: Annotated[
+        Any,
+        Option("--model_args", parser=_pairs, metavar="A=B,...", help="Such as max_pixels=N,tensor_parallel_size=4."),
+    ] = "",
     temperature: Annotated[float | None, Option("--temperature", help="0: greedy. Default: as in the paper.")] = None,
     top_p: Annotated[float, Option("--top_p")] = 0.95,
     top_k: Annotated[int, Option("--top_k", help="0: no limit.")] = 0,
@@ -73,8 +96,8 @@ def evaluate(
     evaluation = Evaluation(
         model=model,
         output=output_path,
-        tasks=list_of(tasks),
-        seeds=[_number("--seeds", seed) for seed in list_of(seeds)],
+        tasks=tasks,
+        seeds=seeds,
         limit=limit,
         backend=backend,
         server_url=server_url,
@@ -84,8 +107,8 @@ def evaluate(
         batch_size={"transformers": 8, "vllm": 256, "server": 32}[backend] if batch_size is None else batch_size,
         instruction=instruction_text(instruction),
         system_prompt=system_prompt,
-        data={name: Path(folder) for name, folder in _pairs("--data", data or [])},
-        model_args={name: yaml.safe_load(value) for name, value in _pairs("--model_args", list_of(model_args))},
+        data={name: Path(folder) for name, folder in data or []},
+        model_args={name: yaml.safe_load(value) for name, value in model_args},
         command=shlex.join(["trl-vade", "evaluate", *sys.argv[2:]]),
     )
     benchmarks = check(evaluation)
@@ -114,22 +137,3 @@ def evaluate(
     typer.echo((output_path / ("results.json" if as_json else "results.md")).read_text(encoding="utf-8"))
     if push_to_hub:
         typer.echo(f"Published: {publish_results(output_path, target)}", err=as_json)
-
-
-def list_of(text: str) -> list[str]:
-    """Return the parts of a text with commas between them, each once."""
-    return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-
-
-def _pairs(option: str, texts: list[str]) -> list[tuple[str, str]]:
-    wrong = [text for text in texts if not all(text.partition("="))]
-    if wrong:
-        raise typer.BadParameter(f"{option} {wrong[0]}: write name=value.")
-    return [(name, value) for name, _, value in (text.partition("=") for text in texts)]
-
-
-def _number(option: str, text: str) -> int:
-    try:
-        return int(text)
-    except ValueError as error:
-        raise typer.BadParameter(f"{option} {text}: not a whole number.") from error

@@ -39,32 +39,25 @@ def launch(command: CommandArguments, arguments: list[str]) -> None:
         launch_command(launch_command_parser().parse_args([*options, "--module", "trl_vade", "train", *ours]))
     except SignalException:  # of torch's launcher, when its processes have ended
         raise KeyboardInterrupt from None
-    except (subprocess.CalledProcessError, ChildFailedError) as error:
-        raise SystemExit(_code_of(error)) from None  # the process has said why
+    except subprocess.CalledProcessError as error:  # the process has said why
+        raise SystemExit(max(error.returncode, FAILED)) from None  # a signal's code is below 0
+    except ChildFailedError as error:
+        _, first = error.get_first_failure()
+        raise SystemExit(max(first.exitcode, FAILED)) from None
     finally:
         signal.signal(signal.SIGINT, before)
 
 
-def _code_of(error: Exception) -> int:
-    """Return the exit code of the process that failed first; that of a signal is 1."""
-    failures = getattr(error, "failures", {})
-    codes = [failure.exitcode for failure in failures.values()] or [getattr(error, "returncode", FAILED)]
-    return codes[0] if codes[0] > 0 else FAILED
-
-
 def split(arguments: list[str]) -> tuple[list[str], list[str]]:
     """Return the arguments of the run and those of the launcher, each in their order."""
-    places = [place for place, word in enumerate(arguments) if word == "--config"][:1]
-    config = [word for place in places for word in arguments[place : place + 2]]  # which TRL reads by itself
-    words = [word for place, word in enumerate(arguments) if place - 1 not in places and place not in places]
     parser = Parser()
-    _, theirs = parser.parse_known_args(words)
+    _, theirs = parser.parse_known_args(arguments)
     options = [option for action in launch_command_parser()._actions for option in action.option_strings]
     parser.refuse_unknown(theirs, [option.lstrip("-").replace("-", "_") for option in options])
     left, ours = list(theirs), []
-    for word in words:  # `theirs` are some of `words`, in their order
+    for word in arguments:  # `theirs` are some of them, in their order
         if left and word == left[0]:
             left.pop(0)
         else:
             ours.append(word)
-    return [*config, *ours], theirs
+    return ours, theirs

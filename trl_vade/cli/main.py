@@ -6,40 +6,31 @@ token: the Hub's client reads the login of `hf auth login`, or HF_TOKEN.
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from trl_vade.version import __version__
 
 from . import evaluate as cli_evaluate
-from .commands import SETTINGS, Commands, PlainCommand
-from .posterior import commands as cli_posterior
-from .training_help import TrainingCommand
+from . import posterior as cli_posterior
+from .commands import Commands, TrainingCommand
 
 app = typer.Typer(
     cls=Commands,
     name="trl-vade",
     no_args_is_help=True,
-    context_settings=SETTINGS,
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "token_normalize_func": lambda word: word.replace("-", "_"),  # --output-path is --output_path
+    },
     rich_markup_mode=None,  # it would read "[report]" in `pip install "trl-vade[report]"` as a style
     pretty_exceptions_enable=False,  # a traceback with the values of variables could show a token
     epilog="Log in to the Hub with `hf auth login`, or set HF_TOKEN. No command takes a token.",
 )
-app.command(name="evaluate", cls=PlainCommand, short_help="Evaluate a model on benchmarks.")(cli_evaluate.evaluate)
+app.command(name="evaluate", short_help="Evaluate a model on benchmarks.")(cli_evaluate.evaluate)
 app.add_typer(cli_posterior.app, name="posterior", short_help="Look at posteriors; to the Hub and back.")
-AS_THEY_ARE: dict[str, Any] = {"ignore_unknown_options": True, "allow_extra_args": True}
-
-
-def _print_all_help(context: typer.Context, asked: bool) -> None:
-    if asked:
-        context.params["help_all"] = True
-        typer.echo(context.get_help())
-        raise typer.Exit
-
-
-_EVERY_OPTION = "Print every option with its whole text and exit."
-HelpAll = Annotated[bool, typer.Option("--help-all", callback=_print_all_help, is_eager=True, help=_EVERY_OPTION)]
+HelpAll = Annotated[bool, typer.Option("--help-all", help="Print every option with its whole text and exit.")]
 
 
 def _print_version(asked: bool) -> None:
@@ -48,12 +39,11 @@ def _print_version(asked: bool) -> None:
         raise typer.Exit
 
 
+Version = Annotated[bool, typer.Option("--version", callback=_print_version, help="Print the version and exit.")]
+
+
 @app.callback()
-def root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
-    ] = False,
-) -> None:
+def root(version: Version = False) -> None:
     """Train with GRPO on chosen prompts, plan recipes, report on runs, share posteriors.
 
     Exit codes: 0, done; 2, what was given cannot be used (an argument, a setting, a name); 1, something failed.
@@ -67,12 +57,7 @@ def root(
     """
 
 
-@app.command(
-    cls=TrainingCommand,
-    context_settings=AS_THEY_ARE,
-    options_metavar="[TRAINING ARGUMENTS]",
-    short_help="Train by a recipe; without arguments the quickstart.",
-)
+@app.command(cls=TrainingCommand, short_help="Train by a recipe; without arguments the quickstart.")
 def train(context: typer.Context, help_all: HelpAll = False) -> None:
     """Train with GRPO on prompts that VADE chooses. Without arguments it runs the quickstart on a CPU.
 
@@ -92,18 +77,8 @@ def train(context: typer.Context, help_all: HelpAll = False) -> None:
     run(context.args)
 
 
-@app.command(
-    cls=TrainingCommand,
-    context_settings=AS_THEY_ARE,
-    no_args_is_help=True,
-    options_metavar="[TRAINING ARGUMENTS]",
-    short_help="Print what a recipe means; train nothing.",
-)
-def plan(
-    context: typer.Context,
-    help_all: HelpAll = False,
-    as_json: cli_posterior.AsJSON = False,
-) -> None:
+@app.command(cls=TrainingCommand, no_args_is_help=True, short_help="Print what a recipe means; train nothing.")
+def plan(context: typer.Context, help_all: HelpAll = False, as_json: cli_posterior.AsJSON = False) -> None:
     """Print what a recipe means (batches, updates, rollouts) and train nothing.
 
     Takes the arguments of `trl-vade train`. Neither a model, a GPU nor a launcher is needed. Settings that do not
@@ -115,15 +90,12 @@ def plan(
       trl-vade plan --recipe qwen2_5_vl_3b_grpo_vade \\
         --accelerate_config fsdp2 --num_generations 16
     """
-    from .train import quieten
+    from .train import run
 
-    quieten()
-    from .plan import print_plan
-
-    print_plan(context.args, as_json=as_json)
+    run(context.args, plan=True, as_json=as_json)
 
 
-@app.command(cls=PlainCommand, short_help="Report on a run: a page, a picture, a table.")
+@app.command(short_help="Report on a run: a page, a picture, a table.")
 def report(
     output_dir: Annotated[
         Path, typer.Argument(metavar="OUTPUT_DIR", help="Output directory of a finished, running or killed run.")

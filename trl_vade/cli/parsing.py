@@ -1,6 +1,5 @@
 """The arguments of a training, read by TRL's parser, whose refusals are one sentence here."""
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -14,9 +13,10 @@ from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.trainer.docstring_help import help_from_docstring
 from trl_vade.trainer.grpo_config import VADEGRPOConfig
 
+from .data_sets import load_splits
 from .recipes import meant, recipe_file
 
-REFUSALS = (ValueError, TypeError, OSError, ImportError, RuntimeError)
+REFUSALS = (ValueError, TypeError, OSError, ImportError, RuntimeError, yaml.YAMLError)
 """What TRL, transformers and accelerate raise for settings that cannot work, before anything is trained."""
 
 
@@ -74,6 +74,11 @@ class VADEScriptArguments(CommandArguments, ScriptArguments):
         if isinstance(self.reward_funcs, str):  # a recipe may name one without brackets
             self.reward_funcs = [self.reward_funcs]
 
+    def load_splits(self) -> Any:
+        """Load the data set by its name, or raise `ConfigurationError`."""
+        name, config, streaming = self.dataset_name, self.dataset_config, self.dataset_streaming
+        return load_splits(str(name), config, streaming=streaming, seed=self.testbed_seed)
+
     def lmms_options(self) -> dict[str, Any]:
         """Return the arguments of `VADEEvalCallback` beside the trainer; empty without `lmms_tasks`.
 
@@ -100,70 +105,50 @@ def read_command(arguments: list[str]) -> tuple[CommandArguments, list[str]]:
     command, rest = parser.parse_args_into_dataclasses(
         arguments, return_remaining_strings=True, look_for_args_file=False
     )
-    if rest.count("--config") > 1 or rest[-1:] == ["--config"]:
-        raise ConfigurationError("--config takes one recipe. Give it once, with the path of the file after it.")
-    if command.recipe is None:
-        return command, rest
-    if "--config" in rest:
-        raise ConfigurationError(f"--recipe {command.recipe} and --config name two recipes. Give one of them.")
-    return command, ["--config", str(recipe_file(command.recipe)), *rest]
+    if rest.count("--config") + (command.recipe is not None) > 1 or rest[-1:] == ["--config"]:
+        raise ConfigurationError("Name one recipe, and once: --recipe NAME, or --config with the path of a file.")
+    return command, rest if command.recipe is None else ["--config", str(recipe_file(command.recipe)), *rest]
 
 
 class Parser(TrlParser):
     """Reads flags and a recipe as `VADEScriptArguments`, a configuration of the class `config` and a `ModelConfig`."""
 
     def __init__(self, config: type = VADEGRPOConfig):
-        super().__init__((VADEScriptArguments, config, ModelConfig), add_help=False)
+        super().__init__((VADEScriptArguments, config, ModelConfig), add_help=False, allow_abbrev=False)
+        self.add_argument("--config", help="A recipe of your own, a file in YAML. A flag goes before its values.")
 
-    def read(self, arguments: list[str]) -> tuple[VADEScriptArguments, Any, ModelConfig]:
-        """Return what `arguments` say.
+    def read(self, arguments: list[str]) -> tuple[Any, ...]:
+        """Return what `arguments` say, one object for each of the `dataclass_types`.
 
         Raises:
             ConfigurationError: an option or a key is unknown, a value is wrong, or the recipe cannot be read.
         """
         try:
-            script, config, model, words = self.parse_args_and_config(arguments, return_remaining_strings=True)
-        except ConfigurationError:
-            raise
-        except yaml.YAMLError as error:  # names the file and the line
-            raise ConfigurationError(f"The recipe is no YAML: {' '.join(str(error).split())}.") from error
+            *read, _, words = self.parse_args_and_config(arguments, return_remaining_strings=True)
         except REFUSALS as error:
-            raise ConfigurationError(str(error)) from error
+            raise ConfigurationError(" ".join(str(error).split())) from error
         self.refuse_unknown(words)
-        for option in fields(CommandArguments):  # they are read before the recipe, and would be passed over there
-            if (value := getattr(script, option.name)) != option.default:
-                raise ConfigurationError(
-                    f"The recipe sets {option.name}={value!r}, which is a flag of the command: give --{option.name}."
-                )
-        return script, config, model
+        return tuple(read)
 
     def refuse_unknown(self, words: list[str], others: Iterable[str] = ()) -> None:
         """Refuse `words` that the parser left over, unless they are options named in `others` with their values."""
         known = [*(action.dest for action in self._actions), *others]
-        flags = [word.split("=")[0] for word in words if word.startswith("-")]
-        unknown = [flag for flag in flags if _name(flag) not in known]
-        if unknown or (words and not flags):
-            word = next(iter(unknown), words[0])
-            raise ConfigurationError(f"{word} is no option.{meant(_name(word), known, '--')} {_SEE}")
+        for flag in [word.split("=")[0] for word in words if word.startswith("-")] or words[:1]:
+            name = flag.lstrip("-").replace("-", "_")
+            if name not in known or not flag.startswith("-"):
+                see = "See `trl-vade train --help-all`."
+                raise ConfigurationError(f"{flag} is no option.{meant(name, known, '--')} {see}")
 
     def set_defaults_with_config(self, **config: Any) -> list[str]:
-        """Take over the values of a recipe, as TRL does, and refuse keys that do not exist."""
-        actions = [action.dest for action in self._actions]
+        """Take over the values of a recipe, as TRL does, and refuse keys that no recipe has."""
+        flags = ["config", *(option.name for option in fields(CommandArguments))]  # they are read before the recipe
+        known = [action.dest for action in self._actions if action.dest not in flags]
         for name, value in config.items():
-            if name not in actions:
-                raise ConfigurationError(
-                    f"The recipe sets {name}={abbreviated(value)}, and there is no such setting."
-                    f"{meant(name, actions)} {_SEE}"
-                )
+            if name not in known:
+                way = f" Give the flag --{name}." if name in flags else meant(name, known)
+                raise ConfigurationError(f"The recipe sets {name}={abbreviated(value)}: no such setting.{way}")
         return super().set_defaults_with_config(**config)
 
     def error(self, message: str) -> NoReturn:
         """Raise a `ConfigurationError`; argparse would print hundreds of lines of usage."""
-        raise ConfigurationError(re.sub(r"^argument (-\S+?)(/\S+)?:", r"\1:", message) + ".")
-
-
-_SEE = "See `trl-vade train --help-all`."
-
-
-def _name(flag: str) -> str:
-    return flag.lstrip("-").replace("-", "_")
+        raise ConfigurationError(f"{message}.")

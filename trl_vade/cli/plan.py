@@ -7,26 +7,20 @@ The rules are those of TRL 1.16 (`RepeatSampler`, `GRPOTrainer._prepare_inputs`)
 import json
 import math
 import os
-from contextlib import suppress
 from dataclasses import asdict, dataclass
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import yaml
 from trl import GRPOConfig
 
 from trl_vade.errors import ConfigurationError
-from trl_vade.evaluation.benchmarks import find_benchmarks
 from trl_vade.trainer.grpo_config import VADEGRPOConfig
 from trl_vade.trainer.presets import is_adaptive, setting
 
-from .data_sets import load_splits, pick_split, why_not_loaded
-from .parsing import CommandArguments, Parser, VADEScriptArguments, read_command
-from .recipes import TESTBED, read_processes
+from .data_sets import TESTBED, pick_split
+from .parsing import CommandArguments, Parser, VADEScriptArguments
+from .recipes import accelerate_file
 from .tables import print_table
-
-MEMORY = "For the memory of weights, gradients and optimiser see `accelerate estimate-memory MODEL`."
 
 
 @dataclass(frozen=True)
@@ -38,6 +32,7 @@ class Plan:
     rows_per_generation_batch: int
     completions_per_generation_batch: int
     completions_per_update: int  # the last update of an epoch has fewer where micro-batches are left over
+    rows_per_update: float  # whose completions an update sees; several updates may share a row
     updates_per_generation_batch: float  # below 1 where an update takes several generation batches
     generation_batches_per_epoch: int
     generation_batches: int
@@ -47,40 +42,27 @@ class Plan:
     rollouts: int  # the initial ones included; evaluation is not
     most_rollouts: int  # the same with every refill of dynamic sampling; equal to `rollouts` without it
 
-    @property
-    def rows_per_update(self) -> float:
-        """Rows whose completions an update sees; several updates may share a row."""
-        return self.completions_per_update / (self.completions_per_generation_batch / self.rows_per_generation_batch)
 
-
-def print_plan(arguments: list[str], *, as_json: bool = False) -> None:
-    """Print what a recipe means.
-
-    Args:
-        arguments: those of a training run (`--config recipe.yaml --learning_rate 1e-6 ...`).
-        as_json: Print one JSON object.
+def print_plan(command: CommandArguments, arguments: list[str], *, as_json: bool = False) -> None:
+    """Print what a recipe means, from the flags of the command and the arguments of the run.
 
     Raises:
         ConfigurationError: the recipe cannot run so, or cannot be read.
     """
-    command, rest = read_command(arguments)
+    parser = Parser()
+    parser.dataclass_types = [VADEScriptArguments]  # a configuration is made for a number of processes
+    (script_args,) = parser.read(arguments)
+    processes = _processes(command, script_args)
     try:
-        script_args, args, _ = Parser(planned_config(_processes(command, rest))).read(rest)
-        if lmms_options := script_args.lmms_options():
-            find_benchmarks(lmms_options["tasks"])
+        _, args, _ = Parser(planned_config(processes)).read(arguments)
         plan = make_plan(args, _number_of_rows(script_args))
-    except (ValueError, OSError) as error:  # ConfigurationError is one; TRL refuses by ValueError, too; no such file
-        launch = (
-            ""
-            if command.accelerate_config or command.num_processes
-            else (" (Planned for the processes here. --accelerate_config fsdp2 plans for that launch.)")
-        )
-        raise ConfigurationError(f"This recipe cannot run so. {error}{launch}") from error
+    except ConfigurationError as error:
+        raise ConfigurationError(f"This recipe cannot run so on {processes} process(es). {error}") from error
     if as_json:
         print(json.dumps(asdict(plan), indent=2))
     else:
         print_table("The plan", plan_rows(plan))
-        print(MEMORY)
+        print("For the memory of weights, gradients and optimiser see `accelerate estimate-memory MODEL`.")
 
 
 def plan_rows(plan: Plan) -> list[tuple[str, str]]:
@@ -139,94 +121,69 @@ def make_plan(args: GRPOConfig, rows: int) -> Plan:
     batch_rows = args.generation_batch_size // group
     if rows < batch_rows:
         raise ConfigurationError(
-            f"The training set has {rows} rows and a generation batch takes {batch_rows} "
-            f"(per_device_train_batch_size {args.per_device_train_batch_size} x {args.world_size} processes x "
-            f"steps_per_generation {args.steps_per_generation} / num_generations {group}). RepeatSampler drops a "
-            "batch that is not full, so nothing would be trained. Add rows, or lower per_device_train_batch_size or "
-            "steps_per_generation."
+            f"The training set has {rows} rows and a generation batch takes {batch_rows} (per_device_train_batch_size "
+            f"{args.per_device_train_batch_size} x {args.world_size} processes x steps_per_generation "
+            f"{args.steps_per_generation} / num_generations {group}), so none is full. Add rows or lower one of these."
         )
+    # The loader of a process has one item for each micro-batch; each slice of a generation batch is trained on
+    # `num_iterations` times. An epoch's last update takes what is left over, and the run ends inside an epoch where
+    # `max_steps` or a fraction of an epoch says so.
+    accumulation, micro_batches = args.gradient_accumulation_steps, args.steps_per_generation * args.num_iterations
     batches_per_epoch = rows // batch_rows
-    updates, epochs, generation_batches = _schedule(args, batches_per_epoch)
-    initial = _initial_rollouts(args, rows, batch_rows)
+    loader = batches_per_epoch * micro_batches
+    updates_per_epoch = -(-loader // accumulation)
+    updates = args.max_steps if args.max_steps > 0 else math.ceil(args.num_train_epochs * updates_per_epoch)
+    whole_epochs, rest = divmod(updates, updates_per_epoch)
+    in_last_epoch = min(rest * accumulation, loader)
+    generation_batches = whole_epochs * batches_per_epoch + -(-in_last_epoch // micro_batches)
+    initial = 0
+    if is_adaptive(args) and setting(args, "posterior_init") == "rollout":  # each row, and some until they divide
+        initial = rows * group
+        while initial % args.world_size:
+            initial += group
     trained = generation_batches * args.generation_batch_size
     refills = setting(args, "max_refills") if setting(args, "dynamic_sampling") else 0
+    per_update = args.per_device_train_batch_size * args.world_size * accumulation
     return Plan(
         rows=rows,
         processes=args.world_size,
         rows_per_generation_batch=batch_rows,
         completions_per_generation_batch=args.generation_batch_size,
-        completions_per_update=args.per_device_train_batch_size * args.world_size * args.gradient_accumulation_steps,
-        updates_per_generation_batch=_micro_batches(args) / args.gradient_accumulation_steps,
+        completions_per_update=per_update,
+        rows_per_update=per_update / group,
+        updates_per_generation_batch=micro_batches / accumulation,
         generation_batches_per_epoch=batches_per_epoch,
         generation_batches=generation_batches,
         updates=updates,
-        epochs=epochs,
+        epochs=whole_epochs + in_last_epoch / loader,
         initial_rollouts=initial,
         rollouts=initial + trained,
         most_rollouts=initial + trained * (1 + refills),
     )
 
 
-def _micro_batches(args: GRPOConfig) -> int:
-    """Micro-batches of a process in one generation batch: each of its slices is trained on `num_iterations` times."""
-    return args.steps_per_generation * args.num_iterations
-
-
-def _schedule(args: GRPOConfig, batches_per_epoch: int) -> tuple[int, float, int]:
-    """Return updates, epochs and generation batches of the run.
-
-    The loader of a process has one item for each micro-batch. An epoch's last update takes what is left over, and the
-    run ends inside an epoch where `max_steps` or a fraction of an epoch says so.
-    """
-    accumulation = args.gradient_accumulation_steps
-    loader = batches_per_epoch * _micro_batches(args)
-    updates_per_epoch = -(-loader // accumulation)
-    updates = args.max_steps if args.max_steps > 0 else math.ceil(args.num_train_epochs * updates_per_epoch)
-    whole_epochs, rest = divmod(updates, updates_per_epoch)
-    in_last = min(rest * accumulation, loader)
-    generation_batches = whole_epochs * batches_per_epoch + -(-in_last // _micro_batches(args))
-    return updates, whole_epochs + in_last / loader, generation_batches
-
-
-def _initial_rollouts(args: GRPOConfig, rows: int, batch_rows: int) -> int:
-    """Rollouts of Algorithm 1, lines 1-4: every row once, the last batch filled up until it divides."""
-    if not is_adaptive(args) or setting(args, "posterior_init") != "rollout":
-        return 0
-    last = rows % batch_rows
-    while last * args.num_generations % args.world_size:
-        last += 1
-    return (rows // batch_rows * batch_rows + last) * args.num_generations
-
-
-def _processes(command: CommandArguments, arguments: list[str]) -> int:
+def _processes(command: CommandArguments, script_args: VADEScriptArguments) -> int:
     """Return the number of processes: of the command, of a launcher around it, or that which the recipe is for."""
-    if command.num_processes is None and command.accelerate_config:
-        return read_processes(command.accelerate_config)
-    words = (part for word in arguments for part in word.split("=", 1))
-    flags = {word.replace("-", "_"): value for word, value in pairwise(words)}
-    found: Any = command.num_processes or os.environ.get("WORLD_SIZE") or flags.get("__plan_processes")
-    if found is None and "--config" in arguments:
-        with suppress(OSError, yaml.YAMLError, AttributeError):  # the parser says what is wrong with it
-            recipe = yaml.safe_load(Path(arguments[arguments.index("--config") + 1]).read_text(encoding="utf-8"))
-            found = recipe.get("plan_processes")
-    return max(int(found or 1), 1)
+    if command.num_processes is None and command.accelerate_config is not None:
+        path = accelerate_file(command.accelerate_config)
+        try:
+            return int(yaml.safe_load(path.read_text(encoding="utf-8"))["num_processes"])
+        except (OSError, ValueError, TypeError, KeyError, yaml.YAMLError) as error:
+            raise ConfigurationError(
+                f"{path} is no accelerate configuration with num_processes ({error!r}). Give --num_processes, or a "
+                "file as `accelerate config` writes it."
+            ) from error
+    return max(int(command.num_processes or os.environ.get("WORLD_SIZE") or script_args.plan_processes), 1)
 
 
 def _number_of_rows(script_args: VADEScriptArguments) -> int:
-    """Return the rows of the training split: as told, or of a data set that is here. Nothing is downloaded."""
+    """Return the rows of the training split: of a data set that is here, or as told. Nothing is downloaded."""
     name = script_args.dataset_name
-    here = name == TESTBED or Path(str(name)).exists()
-    if not here or script_args.dataset_streaming:
-        if script_args.plan_rows is None:
-            raise ConfigurationError(
-                f"dataset_name={name!r} is no folder here or a stream, and a plan downloads nothing. Give the number "
-                "of rows of the training split, such as --plan_rows 8524 (90 % of the paper's 9,471)."
-            )
-        return script_args.plan_rows
-    from datasets.exceptions import DatasetsError
-
-    try:
-        splits = load_splits(script_args)
-    except (DatasetsError, RuntimeError, yaml.YAMLError) as error:  # datasets 5.2: its scripts, its card
-        raise ConfigurationError(f"dataset_name={name!r} cannot be loaded: {why_not_loaded(error)}.") from error
-    return len(pick_split(splits, "dataset_train_split", script_args))
+    if (name == TESTBED or Path(str(name)).exists()) and not script_args.dataset_streaming:
+        return len(pick_split(script_args.load_splits(), "--dataset_train_split", script_args.dataset_train_split))
+    if script_args.plan_rows is None:
+        raise ConfigurationError(
+            f"dataset_name={name!r} is no folder here or a stream, and a plan downloads nothing. Give the number of "
+            "rows of the training split, such as --plan_rows 8524 (90 % of the paper's 9,471)."
+        )
+    return script_args.plan_rows

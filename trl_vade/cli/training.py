@@ -5,8 +5,8 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from typing import Any
 
 import trl.rewards
 from trl import ModelConfig, get_peft_config, get_quantization_config
@@ -18,14 +18,14 @@ from trl_vade.hub.uploading import is_hub_id
 from trl_vade.trainer.checkpoint.folders import find_checkpoint
 from trl_vade.trainer.presets import setting
 
-from .data_sets import TESTBED, load_splits, pick_split
-from .parsing import Parser, VADEScriptArguments
+from .data_sets import TESTBED, pick_split
+from .parsing import VADEScriptArguments
 from .recipes import meant
 
 
-def train(arguments: list[str]) -> None:
-    """Read the arguments of a run, and run it."""
-    main(*Parser().read(arguments))
+def train(*settings: Any) -> None:
+    """Run a training as `Parser.read` has read its settings."""
+    main(*settings)
     # The trainer holds gloo's threads. One that ends its last work while the interpreter ends aborts the process, now
     # and then (torch 2.15, pytorch/pytorch#179291).
     gc.collect()
@@ -42,13 +42,24 @@ def main(script_args: VADEScriptArguments, training_args: VADEGRPOConfig, model_
     resume = training_args.resume_from_checkpoint
     resume = resume == "true" if resume in ("true", "false") else resume
     find_checkpoint(resume, training_args.output_dir)  # refused, if it has to be, before a model is loaded
-    with refusals():
+    try:
         trainer = make_trainer(script_args, training_args, model_args)
+    except VADEError:
+        raise
+    except (ValueError, ImportError, NotImplementedError) as error:  # what TRL or transformers refuse
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        raise ConfigurationError(f"{error} ({type(error).__name__}, {place.filename}:{place.lineno})") from error
     trainer.dataset_name = script_args.dataset_name
 
     # Train. `--resume_from_checkpoint auto` goes on from the newest checkpoint, with its posterior, or begins anew.
-    with suppress(HubError), whole_errors():  # all is saved here; what is not on the Hub is tried again below
+    try:
         trainer.train(resume_from_checkpoint=resume)
+    except HubError:
+        pass  # all is saved here; what is not on the Hub is tried again below
+    except VADEError:
+        raise
+    except OSError as error:  # it may be of a reward function, and a command prints the message of one alone
+        raise RuntimeError(f"The training failed: {error}") from error
 
     # Keep what was learned: weights, posterior, state.
     with suppress(HubError):
@@ -61,54 +72,36 @@ def main(script_args: VADEScriptArguments, training_args: VADEGRPOConfig, model_
     trainer.accelerator.end_training()
 
 
-@contextmanager
-def refusals() -> Iterator[None]:
-    """Turn what TRL or transformers refuse by a built-in error into a `ConfigurationError`."""
-    try:
-        yield
-    except VADEError:
-        raise
-    except (ValueError, ImportError, NotImplementedError) as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        raise ConfigurationError(f"{error} ({type(error).__name__}, {place.filename}:{place.lineno})") from error
-
-
-@contextmanager
-def whole_errors() -> Iterator[None]:
-    """Keep the traceback of an `OSError`: it may be of a reward function, and a command prints the message alone."""
-    try:
-        yield
-    except VADEError:
-        raise
-    except OSError as error:
-        raise RuntimeError(f"The training failed: {error}") from error
-
-
 def make_trainer(
     script_args: VADEScriptArguments, training_args: VADEGRPOConfig, model_args: ModelConfig
 ) -> VADEGRPOTrainer:
     """Load data, rewards and model as the arguments say, and return the trainer."""
-    refuse_places(model_args.model_name_or_path, script_args.dataset_name)
+    model, data = model_args.model_name_or_path, script_args.dataset_name
+    if not model or not data or not (os.path.exists(model) or is_hub_id(model)):
+        raise ConfigurationError(
+            f"model_name_or_path={model!r} and dataset_name={data!r}: a training needs both. Set them to folders, to "
+            f"names on the Hub such as user/name, or to {TESTBED!r}; or give --recipe NAME."
+        )
     rewards = [load_reward(name) for name in script_args.reward_funcs]
     lmms_options = script_args.lmms_options()
     if lmms_options:
         try:
             planned(training_args, **lmms_options)  # refused, if it has to be, before a model is loaded
         except ConfigurationError as error:
-            raise ConfigurationError(
-                f"Benchmarks during the training (--lmms_tasks, --lmms_data, --lmms_steps, --lmms_limit): {error}"
-            ) from error
+            raise ConfigurationError(f"--lmms_tasks, --lmms_data, --lmms_steps, --lmms_limit: {error}") from error
 
     # 1. Data and model. The testbed is built once and cached, so the other processes wait for the first.
     with training_args.main_process_first(desc="building the testbed"):
-        dataset = load_splits(script_args)
-        if model_args.model_name_or_path == TESTBED:
+        dataset = script_args.load_splits()
+        if model == TESTBED:
             from trl_vade.testbed import load_testbed_model
 
             model_args.model_name_or_path = str(load_testbed_model(seed=script_args.testbed_seed))
-    train_dataset, eval_dataset = pick_split(dataset, "dataset_train_split", script_args), None
-    if training_args.eval_strategy != "no":
-        eval_dataset = pick_split(dataset, "dataset_test_split", script_args)
+    train_dataset, eval_dataset = pick_split(dataset, "--dataset_train_split", script_args.dataset_train_split), None
+    if training_args.eval_strategy == "no":
+        training_args.eval_on_start = False  # there is nothing to evaluate, though the quickstart asks for it
+    else:
+        eval_dataset = pick_split(dataset, "--dataset_test_split", script_args.dataset_test_split)
 
     # 2. The trainer. A model given by name is loaded by TRL, with these arguments.
     training_args.model_init_kwargs = {
@@ -129,22 +122,7 @@ def make_trainer(
 
     if lmms_options:
         trainer.add_callback(VADEEvalCallback(trainer, **lmms_options))
-
     return trainer
-
-
-def refuse_places(model: str | None, dataset: str | None) -> None:
-    """Refuse a training without a model or a data set, or with a model that can be nowhere."""
-    if not model or not dataset:
-        raise ConfigurationError(
-            f"model_name_or_path={model!r} and dataset_name={dataset!r}: a training needs both. Set them to folders, "
-            f"to names on the Hub, or to {TESTBED!r}; or give --recipe NAME."
-        )
-    if not os.path.exists(model) and not is_hub_id(model):
-        raise ConfigurationError(
-            f"model_name_or_path={model!r} is neither a folder here nor the name of a repository on the Hub, such as "
-            "user/name. Set it to one of these."
-        )
 
 
 def load_reward(name: str):
@@ -155,9 +133,7 @@ def load_reward(name: str):
         return getattr(importlib.import_module(module or "trl.rewards"), function)
     except (ImportError, AttributeError) as error:
         close = "" if module else meant(name, trl.rewards.__all__)
-        raise ConfigurationError(
-            f"--reward_funcs {name}: {error}.{close} Give a name of trl.rewards (accuracy_reward, "
-            "think_format_reward, ...) or the import path of a function (my_package.rewards.my_reward)."
-        ) from error
+        ways = "a name of trl.rewards, or the import path of a function (my_package.rewards.my_reward)"
+        raise ConfigurationError(f"--reward_funcs {name}: {error}.{close} Give {ways}.") from error
     finally:
         sys.path.pop(0)

@@ -1,14 +1,11 @@
 """What a posterior comes to, and its rows from both ends."""
 
-import json
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.posteriors import make_table
-from trl_vade.cli.posterior.showing import both_ends, summarise_posterior
-from trl_vade.hub.posteriors.table import arrow_of
+from trl_vade.cli.showing import both_ends, summarise_posterior
 
 # Pass rates 0.1, 0.5, 0.9, and 0.5 again
 FOUR = {"hard": (0, 8), "even": (3, 3), "easy": (8, 0), "also even": (0, 0)}
@@ -32,16 +29,13 @@ def test_a_posterior_without_rows_has_a_summary_too():
     assert both_ends(make_table({}), "pass_rate", 20, "") == ([], [])
 
 
-SORTED = {
-    "pass_rate": ["hard", "also even", "even", "easy"],
-    "visits": ["hard", "even", "easy", "also even"],
-    "beta": ["also even", "easy", "even", "hard"],
-    "sample_id": ["also even", "easy", "even", "hard"],
-}
-
-
 def test_rows_are_sorted_by_a_column_and_ties_by_name():
-    for column, names in SORTED.items():
+    for column, names in {
+        "pass_rate": ["hard", "also even", "even", "easy"],
+        "visits": ["hard", "even", "easy", "also even"],
+        "beta": ["also even", "easy", "even", "hard"],
+        "sample_id": ["also even", "easy", "even", "hard"],
+    }.items():
         first, last = both_ends(make_table(FOUR), column, 4, "")
         assert [record["sample_id"] for record in first + last] == names, column
 
@@ -55,11 +49,3 @@ def test_both_ends_are_as_many_rows_as_asked_for_and_none_twice(rows, count):
     assert 0 <= len(first) - len(last) <= 1
     assert not first or shown[0] == 0
     assert not last or shown[-1] == rows - 1
-
-
-def test_a_row_as_json_leaves_out_the_task_where_none_is_known():
-    [record] = arrow_of(make_table({"a": (1, 0)}, task=["geometry"])).to_pylist()
-    assert record.pop("task") == "geometry"
-    assert arrow_of(make_table({"a": (1, 0)})).to_pylist() == [record]
-    assert record["alpha"] == 1.0
-    json.dumps(record, allow_nan=False)

@@ -1,18 +1,14 @@
-"""`trl-vade posterior`: what a run found hard, looked at and shared.
-
-Here are the commands. Each imports what it needs when it runs.
-"""
+"""`trl-vade posterior`: what a run found hard, looked at and shared. Each command imports what it needs as it runs."""
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
-from ..commands import PlainCommand
+from trl_vade.errors import ConfigurationError, SnapshotMismatchError
 
-if TYPE_CHECKING:
-    from trl_vade.hub.posteriors.table import PosteriorTable
+from .data_sets import load_splits, pick_split
 
 LOGIN = (
     "A SOURCE is a checkpoint, an output directory, a folder of steps or one step of it, or a repository of the "
@@ -34,7 +30,7 @@ Rows = Annotated[int, typer.Option("--rows", min=0, help="Most rows in a table."
 AsJSON = Annotated[bool, typer.Option("--json", help="Print JSON for other programs, with nothing around it.")]
 
 
-@app.command(cls=PlainCommand, epilog=LOGIN, short_help="Print what a run found hard and easy.")
+@app.command(epilog=LOGIN, short_help="Print what a run found hard and easy.")
 def show(
     source: Source,
     revision: Revision = None,
@@ -53,22 +49,23 @@ def show(
       trl-vade posterior show you/vade-posterior --step 100 --sort visits
       trl-vade posterior show you/vade-posterior --json | jq .mean_pass_rate
     """
+    from trl_vade.hub.posteriors.source import load_posterior
+
     from .showing import both_ends, print_posterior, summarise_posterior
 
-    table = _load(source, revision, step)
+    table = load_posterior(source, revision, step=step)
     summary = summarise_posterior(table)
     first, last = both_ends(table, sort, rows, source)
     if as_json:
-        _print_json({**summary, "facts": table.metadata, "sorted_by": sort, "lowest": first, "highest": last})
+        told = {**summary, "facts": table.metadata, "sorted_by": sort, "lowest": first, "highest": last}
+        typer.echo(json.dumps(told, indent=2, allow_nan=False))
     else:
         print_posterior(table, summary, sort, first, last)
 
 
-@app.command(cls=PlainCommand, epilog=LOGIN, short_help="Publish a run's posterior on the Hub.")
+@app.command(epilog=LOGIN, short_help="Publish a run's posterior on the Hub.")
 def push(
-    output_dir: Annotated[
-        Path, typer.Argument(metavar="OUTPUT_DIR", help="A checkpoint, an output directory or a step.")
-    ],
+    output_dir: Annotated[Path, typer.Argument(metavar="OUTPUT_DIR", help="A checkpoint, a run's folder or a step.")],
     repo: Annotated[str, typer.Argument(metavar="REPO", help="Data-set repository: user/name, or name for your own.")],
     private: Annotated[bool | None, typer.Option("--private/--public", help="Of a repository that is made.")] = None,
     revision: Annotated[str | None, typer.Option("--revision", help="Branch; it is made if it is missing.")] = None,
@@ -96,14 +93,12 @@ def push(
     from trl_vade.hub.uploading import HubTarget
     from trl_vade.samplers.snapshot import POSTERIOR_FILE
 
-    from .naming import named_table
-
     file = output_dir / POSTERIOR_FILE
-    table = named_table(file, dataset, dataset_config, split, task_column)
+    table = _named_table(file, dataset, dataset_config, split, task_column)
     typer.echo(f"Published: {publish_posterior(file, table, HubTarget(repo, 'dataset', revision, private))}")
 
 
-@app.command(cls=PlainCommand, epilog=LOGIN, short_help="Copy a posterior into a folder.")
+@app.command(epilog=LOGIN, short_help="Copy a posterior into a folder.")
 def pull(
     source: Source,
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="It gets a folder for the step.")],
@@ -124,11 +119,30 @@ def pull(
     typer.echo(f"Written: {pull_posterior(source, folder, revision, step=step)}")
 
 
-def _load(source: str | Path, revision: str | None = None, step: int | None = None) -> "PosteriorTable":
-    from trl_vade.hub.posteriors.source import load_posterior
+def _named_table(file: Path, name: str | None, config: str | None, split: str, task_column: str | None) -> Any:
+    """Return the posterior in `file`, with names and tasks of the data set `name`, which must have its rows."""
+    from trl_vade.data.row_keys import dataset_fingerprint, sample_keys
+    from trl_vade.data.row_names import names_and_tasks
+    from trl_vade.hub.posteriors.facts import named_dataset
+    from trl_vade.hub.posteriors.table import posterior_table
+    from trl_vade.samplers.snapshot import load_snapshot
 
-    return load_posterior(source, revision, step=step)
-
-
-def _print_json(value: Any) -> None:
-    typer.echo(json.dumps(value, indent=2, allow_nan=False))
+    snapshot = load_snapshot(file)
+    if name is None:
+        return posterior_table(snapshot)
+    place, _, revision = (name, "", "") if Path(name).exists() else name.partition("@")
+    dataset = pick_split(load_splits(place, config, revision=revision or None), "--split", split)
+    if task_column is not None and task_column not in dataset.column_names:
+        columns = ", ".join(dataset.column_names)
+        raise ConfigurationError(f"--task_column {task_column!r}: {name} has the columns {columns}.")
+    keys, _ = sample_keys(dataset)
+    here, saved = dataset_fingerprint(keys), snapshot.metadata.get("dataset_fingerprint")
+    if here != saved:
+        raise SnapshotMismatchError(
+            f"The split {split} of --dataset {name} ({len(dataset):,} rows) is not what the posterior is about: the "
+            f"fingerprints are {here[:12]}... and {str(saved)[:12]}..., so names would go to the wrong rows. "
+            "Give the data set of that run, without the rows that vade_max_prompt_length dropped, or leave it out."
+        )
+    facts = {fact: value for fact, value in named_dataset(name).items() if value is not None}
+    visited = snapshot.sampler_state["posterior"]["sample_index"]
+    return posterior_table(snapshot, facts=facts, **names_and_tasks(dataset, keys, visited, task_column or "task"))

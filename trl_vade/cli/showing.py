@@ -1,6 +1,5 @@
 """One posterior looked at: its facts, how many rows have which pass rate, and the rows of both ends."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +10,13 @@ from trl_vade.hub.posteriors.facts import bin_counts, known_facts, text_histogra
 from trl_vade.hub.posteriors.table import PosteriorTable, arrow_of
 from trl_vade.selection.report.record import ROWS_FILE, read_kept
 
-from ..tables import print_columns, print_table
+from .tables import print_columns, print_table
 
 COLUMNS = {
-    **{"sample_id": ("row", 60), "question": ("question", 50), "task": ("task", 20), "index": ("index", 20)},
-    **{"pass_rate": ("pass rate\n(0 to 1)", 20), "alpha": ("alpha\n(right)", 20), "beta": ("beta\n(wrong)", 20)},
-    **{"visits": ("visits\n(steps)", 20), "last_step": ("last\nstep", 20)},
+    **{"sample_id": "row", "question": "question", "index": "index", "pass_rate": "pass rate\n(0 to 1)"},
+    **{"alpha": "alpha\n(right)", "beta": "beta\n(wrong)", "visits": "visits\n(steps)", "last_step": "last\nstep"},
 }
-"""The head of each column, and the most signs of a value. Steps are those of the posterior, one a generation batch."""
+"""The head of each column. Steps are those of the posterior, one a generation batch."""
 
 
 def summarise_posterior(table: PosteriorTable) -> dict[str, Any]:
@@ -35,9 +33,7 @@ def summarise_posterior(table: PosteriorTable) -> dict[str, Any]:
     }
 
 
-def both_ends(
-    table: PosteriorTable, column: str, count: int, source: str
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def both_ends(table: PosteriorTable, column: str, count: int, source: str) -> tuple[list[Any], list[Any]]:
     """Return the rows with the lowest and the highest values of `column`, `count` in all and none twice.
 
     Ties go by `sample_id`. `source` may be a run's folder or checkpoint, which has ids and questions of rows.
@@ -46,24 +42,15 @@ def both_ends(
     hidden = max(len(table) - count, 0)
     half = (len(table) - hidden + 1) // 2
     first, last = rows[:half].to_pylist(), rows[half + hidden :].to_pylist()
-    texts = _kept_texts(Path(source))
-    for record in [*first, *last] if texts else []:
+    kept = read_kept(Path(source, ROWS_FILE)) or read_kept(Path(source).parent / ROWS_FILE)
+    texts = {about["key"]: about for about in kept.get("rows", {}).values()}
+    for record in [*first, *last]:
         about = texts.get(record["sample_id"], {})
         record |= {"question": about.get("question"), "sample_id": about.get("id") or record["sample_id"]}
     return first, last
 
 
-def _kept_texts(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return id and question of the rows that a run keeps texts of, by their keys."""
-    kept = next((kept for place in (folder, folder.parent) if (kept := read_kept(place / ROWS_FILE))), {})
-    rows = kept.get("rows")
-    found = [about for about in rows.values() if isinstance(about, dict)] if isinstance(rows, dict) else []
-    return {str(about.get("key")): about for about in found}
-
-
-def print_posterior(
-    table: PosteriorTable, summary: Mapping[str, Any], sort: str, first: list[Any], last: list[Any]
-) -> None:
+def print_posterior(table: PosteriorTable, summary: Any, sort: str, first: list[Any], last: list[Any]) -> None:
     """Print the facts, the histogram, and the rows of `both_ends`."""
     facts = [(name, one_line(value, 120)) for name, value in known_facts(table).items()]
     total, size = summary["num_samples"], len(table)
@@ -75,14 +62,14 @@ def print_posterior(
     print("How many rows have which pass rate\n" + text_histogram(table))
     if not first:
         return
-    names = [name for name in COLUMNS if any(record.get(name) is not None for record in [*first, *last])]
-    lines, end = ([[_cell(record, name) for name in names] for record in part] for part in (first, last))
+    question = any(record["question"] for record in [*first, *last])
+    names = [name for name in COLUMNS if question or name != "question"]
+    lines, end = ([[_cell(record[name]) for name in names] for record in part] for part in (first, last))
     if hidden := size - len(lines) - len(end):
         lines.append([f"... {hidden:,} more", *["..."] * (len(names) - 1)])
-    heads, texts = [COLUMNS[name][0] for name in names], len({"sample_id", "question", "task"} & {*names})
-    print_columns(f"The rows, from the lowest {sort} to the highest", heads, lines + end, texts)
+    heads = [COLUMNS[name] for name in names]
+    print_columns(f"The rows, from the lowest {sort} to the highest", heads, lines + end, text=1 + question)
 
 
-def _cell(record: Mapping[str, Any], name: str) -> str:
-    value = record.get(name)
-    return "-" if value is None else f"{value:.3f}" if isinstance(value, float) else one_line(value, COLUMNS[name][1])
+def _cell(value: Any) -> str:
+    return "-" if value is None else f"{value:.3f}" if isinstance(value, float) else one_line(value)

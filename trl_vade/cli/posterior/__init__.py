@@ -1,1 +1,0 @@
-"""`trl-vade posterior`: posteriors looked at, compared, exported and published."""
