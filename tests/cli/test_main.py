@@ -60,7 +60,7 @@ def test_the_help_of_a_training_is_a_page_and_with_all_it_is_every_option():
     assert text == run("train", "--help_all").stdout
     assert [name for name in options if f"--{name} " not in text] == []
     text = " ".join(text.split())
-    for words in ("a half-life of 693", "{asymmetric,symmetric}", "(default: thompson)", "{grpo,gspo}_{vade,vanilla}"):
+    for words in ("a half-life of 693", "{asymmetric,symmetric}", "(default: balanced)", "{grpo,gspo}_{vade,vanilla}"):
         assert words in text
     assert [path.stem for path in ACCELERATE.glob("*.yaml") if path.stem not in text] == []
 

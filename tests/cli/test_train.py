@@ -50,7 +50,7 @@ def test_the_quickstart_recipe_states_the_defaults():
     recipe = yaml.safe_load(recipe_file("quickstart").read_text())
     stated = {name: value for name, value in recipe.items() if name.startswith("vade_")}
     assert stated == {name: VADE_DEFAULTS[name] for name in stated}
-    assert {*stated} == {"vade_preset", "vade_sampler"}  # what is stated beside them, a preset could not change
+    assert {*stated} == {"vade_preset"}  # what is stated beside it, a preset could not change
 
 
 def test_a_reward_is_found_by_its_name_or_its_import_path():

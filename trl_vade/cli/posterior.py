@@ -122,7 +122,7 @@ def pull(
 def _named_table(file: Path, name: str | None, config: str | None, split: str, task_column: str | None) -> Any:
     """Return the posterior in `file`, with names and tasks of the data set `name`, which must have its rows."""
     from trl_vade.data.row_keys import dataset_fingerprint, sample_keys
-    from trl_vade.data.row_names import names_and_tasks
+    from trl_vade.data.row_views import names_and_tasks
     from trl_vade.hub.posteriors.facts import named_dataset
     from trl_vade.hub.posteriors.table import posterior_table
     from trl_vade.samplers.snapshot import load_snapshot
