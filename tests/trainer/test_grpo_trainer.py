@@ -212,7 +212,7 @@ def test_evaluation_never_touches_the_posterior(text_model_path, text_rows, make
         ({"gradient_accumulation_steps": 4, "per_device_train_batch_size": 4, "num_iterations": 2}, 3),
         slow({"num_iterations": 2}, 3),
         ({"steps_per_generation": 2}, 3),
-        ({"dataloader_num_workers": 2}, 6),
+        ({"dataloader_num_workers": 2}, 6),  # they stay idle, but are as many as TRL's users see
         ({"gradient_accumulation_steps": 2, "steps_per_generation": 1}, 12),
     ],
     ids=lambda value: "-".join(value) or "default" if isinstance(value, dict) else "",
@@ -223,6 +223,7 @@ def test_every_choice_knows_every_score_before_it(text_model_path, text_rows, ma
     assert trainer.selection.sampler.posterior.step == generation_batches
     groups = trainer.args.generation_batch_size // 4
     assert trainer.selection.feedback.rollouts == generation_batches * groups * 4
+    assert trainer.get_train_dataloader().num_workers == trainer.args.dataloader_num_workers
 
 
 def test_a_sampler_that_looks_ahead_is_caught_by_the_staleness_metric(text_model_path, text_rows, make_args):

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
@@ -18,7 +17,7 @@ from trl_vade.selection.report.summary import summarise
 from trl_vade.trainer import run_facts
 from trl_vade.trainer.report import live_run
 from trl_vade.trainer.run_description import describe_run
-from trl_vade.trainer.run_facts import card_facts, licence_of
+from trl_vade.trainer.run_facts import card_facts
 from trl_vade.version import __version__
 
 
@@ -161,37 +160,3 @@ def test_a_log_that_lacks_its_beginning_tells_nothing_and_a_damaged_one_says_so(
     with pytest.raises(SnapshotCorruptError, match="Line 1 of"):
         live_run(trained)
     assert len(whole.read()) == 3
-
-
-# --------------------------------------------------------------------------------------------------------- licences
-
-
-@pytest.mark.parametrize(
-    ("card", "licence"),
-    [
-        ({"license": "apache-2.0", "license_link": "LICENSE"}, {"license": "apache-2.0"}),
-        (
-            {"license": "other", "license_name": "research", "license_link": "LICENSE"},
-            {
-                "license": "other",
-                "license_name": "research",
-                "license_link": "https://huggingface.co/you/base/blob/main/LICENSE",
-            },
-        ),
-        ({"license": "other", "license_name": "research"}, {}),
-        ({"license": ["mit", "apache-2.0"]}, {}),
-        ({}, {}),
-        (None, {}),
-    ],
-)
-def test_a_derived_model_has_the_licence_of_its_base_if_the_hub_would_take_it(monkeypatch, card, licence):
-    monkeypatch.setattr(run_facts, "model_info", lambda *_, **__: SimpleNamespace(card_data=card))
-    assert licence_of.__wrapped__("you/base") == licence
-
-
-def test_a_licence_that_cannot_be_asked_for_is_left_to_the_owner(monkeypatch):
-    def unreachable(*_, **__):
-        raise OSError("no network")
-
-    monkeypatch.setattr(run_facts, "model_info", unreachable)
-    assert licence_of.__wrapped__("you/base") == licence_of.__wrapped__(None) == {}

@@ -82,13 +82,13 @@ class VADEGRPOConfig(GRPOConfig):
             trained on as it is, and a warning is logged. Used by `vade_dynamic_sampling`.
         vade_down_sampling: Rows of a generation batch that are trained on. All are generated, scored and observed.
             `"none"` trains on every row, as TRL does. `"lossless"` leaves out the rows without an advantage. The
-            weights are the same to rounding, for less time. It is refused where such rows have an effect: `beta`, an
-            entropy bonus, a router loss, `top_entropy_quantile`, `loss_type="bnpo"`, or a `steps_per_generation` that
-            does not divide `gradient_accumulation_steps`. `"live"` leaves the same rows out there, too: a KL term then
-            acts on the rows that are trained on. `"rows"` keeps the share `vade_keep_rollouts` with the most varied
-            advantages (D3S, arXiv 2509.22115), at most the rows with an advantage. `"d3s"` also chooses the tokens
-            `vade_keep_tokens` among these rows. `None` is `"lossless"` where that is exact, but `"none"` with
-            `vade_sampler="uniform"`.
+            weights are the same to rounding, for less time; with dropout they are others of the same distribution. It
+            is refused where such rows have an effect: `beta`, an entropy bonus, a router loss, `top_entropy_quantile`,
+            `loss_type="bnpo"`, or a `steps_per_generation` that does not divide `gradient_accumulation_steps`.
+            `"live"` leaves the same rows out there, too: a KL term then acts on the rows that are trained on. `"rows"`
+            keeps the share `vade_keep_rollouts` with the most varied advantages (D3S, arXiv 2509.22115), at most the
+            rows with an advantage. `"d3s"` also chooses the tokens `vade_keep_tokens` among these rows. `None` is
+            `"lossless"` where that is exact, but `"none"` with `vade_sampler="uniform"`.
         vade_keep_rollouts: Share of a process's rows, in (0, 1], that `"rows"` and `"d3s"` keep. Two numbers are the
             shares at the first and at the last step, and the share grows evenly between them. `None` uses 0.25 and 1.
         vade_keep_tokens: Share of the completion tokens of a micro-batch, in (0, 1], that get a gradient with `"d3s"`:

@@ -32,11 +32,10 @@ from .console import install_console
 from .equal_processes import refuse_differing_weights
 from .generation.corrections import correct_generation, without_missing_images
 from .generation.engine_processor import engine_with_trainers_processor
-from .generation.logprobs import compare_first_logprobs
 from .generation.repeated_prompts import tokenize_once
 from .harmless import callback_of
 from .images.once import ImagesOnce
-from .loader import TicketDataset, TicketSampler, numbers_of, of_tickets, rows_of_batch
+from .loader import TicketDataset, TicketSampler, UndisturbedWorker, numbers_of, of_tickets, rows_of_batch
 from .method_owners import say_own_views
 from .preflight import look_over
 from .presets import is_adaptive
@@ -73,7 +72,6 @@ class VADEGRPOTrainer(GRPOTrainer):
 
     dataset_name: str | None = None  # of the data, for the console and the cards; the Hub's id may have "@revision"
     _has_begun = False  # whether a run has used the selection
-    _logprobs_compared = False  # whether the first batch was compared
     _tag_names = ["trl", "grpo", "vade"]
     _name = "VADE"
     _paper = {
@@ -93,7 +91,6 @@ class VADEGRPOTrainer(GRPOTrainer):
     _batch: GenerationBatch | None = None  # None until the trainer is made, or where TRL's batches stay as they are
     _images = ImagesOnce()
     _line: tuple[str, tuple[tuple[str, int], ...]]  # see `begin_line`
-    _logprobs_compared = False  # see `compare_first_logprobs`
     _weights_left_out = False  # whether a checkpoint had weights that transformers passed over
 
     # ---------------------------------------------------------------------------------------------------- the start
@@ -162,6 +159,7 @@ class VADEGRPOTrainer(GRPOTrainer):
             return super().get_train_dataloader()
         with of_tickets(self):
             loader = super().get_train_dataloader()
+        loader.base_dataloader.worker_init_fn = UndisturbedWorker(loader.base_dataloader.worker_init_fn)
         if is_adaptive(self.args):
             # Each epoch, a loader draws a seed for its workers from torch's global generator. With `ignore_data_skip`
             # a resumed run starts its epochs elsewhere, and would sample other completions. uniform stays like TRL.
@@ -188,7 +186,6 @@ class VADEGRPOTrainer(GRPOTrainer):
         prepare, training = super()._generate_and_score_completions, self.model.training
         with self._images.preparing(training, self.selection):
             batch = self._batch.make(inputs, prepare) if self._batch and training else prepare(inputs)
-        compare_first_logprobs(self, batch)
         return with_pixels_counted(batch)
 
     def _generate(self, prompts):

@@ -4,16 +4,16 @@ The next choice depends only on the sampler. It is known as soon as the present 
 sampling, as soon as the last refill is scored.
 """
 
-import copy
 import itertools
-from collections.abc import Iterator
+import signal
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 
 from .initial_posterior import generating, initialise_posterior
-from .presets import is_adaptive, setting
+from .presets import setting
 
 
 class TicketDataset(torch.utils.data.Dataset):
@@ -48,21 +48,30 @@ class TicketSampler(torch.utils.data.Sampler[int]):
 
 @contextmanager
 def of_tickets(trainer: Any) -> Iterator[None]:
-    """Replace the trainer's rows by tickets within the block, and set the loader's workers to 0.
-
-    Workers would have nothing to do. A worker that a signal ends (Slurm signals all processes) would also end the run
-    with torch's error, before its last checkpoint. Only uniform keeps persistent workers: with these, torch draws a
-    seed from its global generator once and not in each epoch, so TRL samples other completions.
-    """
-    rows, args = trainer.train_dataset, trainer.args
-    trainer.train_dataset, trainer.args = TicketDataset(len(rows)), copy.copy(args)
-    if is_adaptive(args) or not args.dataloader_persistent_workers:
-        trainer.args.dataloader_num_workers, trainer.args.dataloader_prefetch_factor = 0, None
-        trainer.args.dataloader_persistent_workers = False
+    """Replace the trainer's rows by tickets within the block."""
+    rows = trainer.train_dataset
+    trainer.train_dataset = TicketDataset(len(rows))
     try:
         yield
     finally:
-        trainer.train_dataset, trainer.args = rows, args
+        trainer.train_dataset = rows
+
+
+class UndisturbedWorker:
+    """Start of a loader's worker, which has nothing to do, but would end the run if a signal ended it.
+
+    Slurm signals all processes of a job, and the trainer still has to save a last checkpoint.
+    """
+
+    def __init__(self, init: Callable[[int], Any] | None):
+        self._init = init
+
+    def __call__(self, number: int) -> None:
+        """Ignore the signals that stop a run, and then do what TRL asks for."""
+        for each in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(each, signal.SIG_IGN)
+        if self._init:
+            self._init(number)
 
 
 def generate_every(trainer: Any) -> int:

@@ -1,14 +1,10 @@
 """The facts of a run at one moment: those that are saved with its posterior, and those of its model card."""
 
-import functools
-from collections.abc import Mapping
 from typing import Any
 
 import torch
-from huggingface_hub import model_info
 from trl.trainer.utils import get_config_model_id
 
-from trl_vade.hub.failures import HTTP_ERROR
 from trl_vade.hub.posteriors.facts import named_dataset
 from trl_vade.hub.uploading import hub_id, is_hub_id
 from trl_vade.samplers.information import SPREAD_GAIN
@@ -62,7 +58,7 @@ def run_facts(trainer: Any, dataset: str | None = None) -> dict[str, Any]:
 
 
 def card_facts(trainer: Any, dataset: str | None = None) -> dict[str, Any]:
-    """Return the facts for the model card: `run_facts`, the counts, the recipe and the licence.
+    """Return the facts for the model card: `run_facts`, the counts and the recipe.
 
     Without a selection there are no counts. No process waits for another.
     """
@@ -74,7 +70,6 @@ def card_facts(trainer: Any, dataset: str | None = None) -> dict[str, Any]:
         facts |= {"num_samples": posterior.num_samples, "generation_batches": posterior.step}
         facts |= posterior.decays  # not the settings: the posterior of another rule has its own
     return facts | {
-        "license": licence_of(facts["base_model"]) if args.push_to_hub else None,
         "hardware": f"{trainer.accelerator.num_processes} x {hardware}",
         "recipe": {
             **{field: settings[field] for field in RECIPE},
@@ -83,23 +78,3 @@ def card_facts(trainer: Any, dataset: str | None = None) -> dict[str, Any]:
             "num_processes": trainer.accelerator.num_processes,
         },
     }
-
-
-@functools.cache
-def licence_of(base_model: str | None) -> Mapping[str, str]:
-    """Return `license` as the card of a model's repository has it; empty if it is not known.
-
-    A derived model is under the licence of its base, unless the owner's card names another. A licence that is not on
-    the Hub's list, `other`, comes with `license_name` and `license_link`, as the Hub asks for.
-    """
-    try:
-        data = model_info(base_model, timeout=10.0).card_data if base_model else None
-    except (HTTP_ERROR, OSError, ValueError):  # a card is not worth an error: the owner can add the licence
-        data = None
-    keys = ("license", "license_name", "license_link")
-    found = {key: data[key] for key in keys if data and isinstance(data.get(key), str)}
-    if found.get("license") != "other":
-        return {"license": found["license"]} if "license" in found else {}
-    if len(found) == len(keys) and "://" not in found["license_link"]:  # a file in the base model's repository
-        found["license_link"] = f"https://huggingface.co/{base_model}/blob/main/{found['license_link']}"
-    return found if len(found) == len(keys) else {}

@@ -17,7 +17,7 @@ from trl_vade.trainer.checkpoint.folders import look_at
 from trl_vade.trainer.checkpoint.preemption import LastCheckpoint
 
 PROGRAM = """
-import os, signal
+import os, signal, subprocess
 signal.signal(signal.SIGINT, signal.default_int_handler)  # see `ctrl_c` in conftest.py
 from tests.support.rows import numbered_rows
 from tests.support.runs import says_a_digit
@@ -29,7 +29,8 @@ def reward(completions, limit, **kwargs):
     calls.append(1)
     if len(calls) == 3:  # in the middle of a step
         for number in {signals}:
-            os.kill(os.getpid(), number)
+            # The loader's workers, too, and by another process, as Slurm does.
+            subprocess.run(["bash", "-c", f"kill -{{number}} -{{os.getpid()}}"])
     return says_a_digit(completions, limit)
 
 VADEGRPOTrainer({model!r}, reward, VADEGRPOConfig(**{args!r}), numbered_rows(24, limit=lambda i: i % 10)).train()
@@ -38,6 +39,7 @@ print("came to the end")
 
 pytestmark = pytest.mark.usefixtures("ctrl_c")
 
+WORKERS = {"dataloader_num_workers": 2, "gradient_accumulation_steps": 4, "per_device_train_batch_size": 4}
 ARGS = SMALL_RUN | {"save_strategy": "steps", "save_steps": 100, "disable_tqdm": False}
 
 
@@ -45,7 +47,11 @@ def run(model, output_dir, signals, **changes):
     args = ARGS | {"output_dir": str(output_dir)} | changes
     program = PROGRAM.format(model=model, args=args, signals=signals)
     return subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, cwd=Path(__file__).parents[3]
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[3],
+        start_new_session=True,
     )
 
 
@@ -62,7 +68,7 @@ def whole(text_model_path, tmp_path_factory):
 def test_a_signal_is_answered_by_a_checkpoint_and_then_takes_its_course(
     text_model_path, tmp_path, whole, number, ending
 ):
-    stopped = run(text_model_path, tmp_path / "parts", [int(number)])
+    stopped = run(text_model_path, tmp_path / "parts", [int(number)], **WORKERS)
     assert f"{number.name} received" in stopped.stdout + stopped.stderr
     assert stopped.returncode == ending
     assert "came to the end" not in stopped.stdout

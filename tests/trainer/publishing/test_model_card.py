@@ -47,10 +47,6 @@ FACTS = {
     **{"posterior_init": "prior", "warm_start_discount": None, "dynamic_sampling": False, "max_prompt_length": 8192},
     **{"success_reward": "accuracy_reward", "success_threshold": 0.5, "num_samples": 8524, "generation_batches": 240},
     **{"decay_sampled": 0.2, "decay_unsampled": 0.999, "signal_aware_decay": True},
-    "license": {
-        **{"license": "other", "license_name": "qwen-research"},
-        **{"license_link": "https://huggingface.co/Qwen/Qwen2.5-VL-3B-Instruct/blob/main/LICENSE"},
-    },
     **{"hardware": "4 x NVIDIA H200"},
     "recipe": {
         **{"learning_rate": 1e-6, "lr_scheduler_type": "constant", "warmup_steps": 0, "max_steps": 960},
@@ -205,7 +201,6 @@ def test_a_second_call_changes_nothing_and_the_metadata_survive_the_hubs_client(
 
 def test_the_metadata_name_model_data_and_task(completed):
     assert metadata(completed()) == {
-        **FACTS["license"],
         "base_model": "Qwen/Qwen2.5-VL-3B-Instruct",
         "datasets": ["you/vade-mixture"],
         "library_name": "transformers",

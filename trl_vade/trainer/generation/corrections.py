@@ -5,14 +5,15 @@ from typing import Any
 
 import trl
 from accelerate.logging import get_logger
+from packaging.version import Version
 from torch.distributed.fsdp import FSDPModule
+from trl import GRPOConfig
 
 from trl_vade.errors import EngineError
 
 from ..batch_rows import has_pixels_by_row
 from .colocated import correct_colocated_requests, image_token_of_qwen
 from .engine_processor import refuse_other_processor_of_server
-from .logprobs import scaled_ratios_notice
 
 logger = get_logger(__name__)
 
@@ -40,6 +41,27 @@ def correct_generation(trainer: Any) -> None:
         return
     if image_token_of_qwen(trainer.model.config) is not None:
         refuse_other_processor_of_server(trainer)
+
+
+def scaled_ratios_notice(args: GRPOConfig, trl_version: str) -> str | None:
+    """Return a warning if TRL's importance ratios will all be too small, or None.
+
+    Before TRL 1.17 the engine normalises its log-probabilities over the tokens that top_p, top_k and min_p keep, and
+    the trainer over all tokens (huggingface/trl#6789).
+    """
+    if not (args.use_vllm and args.vllm_importance_sampling_correction) or Version(trl_version) >= Version("1.17"):
+        return None
+    off = {"top_p": (None, 1.0), "top_k": (None, 0, -1), "min_p": (None, 0.0)}
+    asked = {name: getattr(args, name) for name in off} | (args.generation_kwargs or {})
+    cutting = ", ".join(f"{name}={asked[name]}" for name, values in off.items() if asked[name] not in values)
+    if not cutting:
+        return None
+    return (
+        f"{cutting} with vLLM and TRL {trl_version}: the engine normalises its log-probabilities over the tokens that "
+        "these keep, the trainer over all tokens. Every importance ratio is multiplied by the probability that is "
+        "kept (huggingface/trl#6789, fixed in 1.17). Set top_p=1.0, top_k=0 and min_p=None, or "
+        "vllm_importance_sampling_correction=False."
+    )
 
 
 def vision_token_ids(model_config: Any) -> list[int]:

@@ -100,9 +100,6 @@ def _complete_metadata(data: ModelCardData, facts: Mapping[str, Any], *, vision:
     """Add facts to the metadata of TRL's card, in place, and remove values that the Hub refuses; idempotent."""
     if data.get("licence") == "license":  # TRL 1.16 writes it into every card; the Hub's key is `license`
         data.pop("licence")
-    if not data.license:
-        for key, value in (facts.get("license") or {}).items():
-            data[key] = value
     data.library_name = data.library_name or "transformers"
     data.pipeline_tag = "image-text-to-text" if vision else "text-generation"
     data.base_model = facts.get("base_model") or hub_id(data.base_model)
