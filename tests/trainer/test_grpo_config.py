@@ -167,7 +167,7 @@ REFUSED = {
     "vade_success_reward": NO_NAME,
     "vade_success_threshold": [INFINITY, NAN, 1e39, -1e39, 10**400, True, [0.5], np.float32(0.5), "half", "1e39"],
     "vade_max_prompt_length": [0, 2.0, 10**10],
-    "vade_posterior_hub_id": ["", "a/b/c", "user/name@main", "user/..", 3, ["user/name"]],
+    "vade_posterior_hub_id": ["", 3, ["user/name"]],
 }
 TEXTS = {name for name, values in REFUSED.items() if values is NO_NAME} | {"vade_posterior_hub_id"}
 ACCEPTED = {

@@ -7,9 +7,6 @@ import os
 from contextlib import suppress
 from typing import Any
 
-from huggingface_hub.errors import HFValidationError
-from huggingface_hub.utils import validate_repo_id
-
 from trl_vade.errors import ConfigurationError, abbreviated
 
 from .down_sampling import reason_against_lossless, refuse_lossless
@@ -63,14 +60,6 @@ def check_own_settings(args: Any, config: type) -> None:
             f"vade_posterior_init={abbreviated(init)} is not known. Set it to one of {', '.join(POSTERIOR_INITS)}, or "
             "to the posterior of another run: 'user/repo' or 'user/repo@revision' on the Hub, or an existing folder."
         )
-    try:
-        validate_repo_id(args.vade_posterior_hub_id)
-    except HFValidationError as error:
-        raise ConfigurationError(
-            f"vade_posterior_hub_id={abbreviated(args.vade_posterior_hub_id)} is not the name of a repository: "
-            f"{abbreviated(str(error))}. Set it to the data-set repository that receives the posteriors, 'user/name' "
-            "or 'name', or to None."
-        ) from error
     _check_sampler(args)
 
 
