@@ -434,6 +434,21 @@ def test_a_run_of_d3s_resumes_inside_a_generation_batch(text_model_path, text_ro
     assert logged(resumed, "vade/kept_tokens_share") == logged(whole, "vade/kept_tokens_share")
 
 
+def test_a_function_in_the_place_of_generate_is_called_once_a_batch(text_model_path, text_rows, make_args):
+    trainer = VADEGRPOTrainer(text_model_path, fifth_letter, make_args(max_steps=2), text_rows)
+    asked = []
+
+    def constant(prompts):
+        asked.append(len(prompts))
+        ids = trainer._tokenize_prompts(prompts)[0]
+        completions = [[{"role": "assistant", "content": str(number % 10)}] for number in range(len(ids))]
+        return ids, [[5, 6]] * len(ids), None, completions, None, {}, None, []
+
+    trainer._generate = constant
+    trainer.train()
+    assert asked == [16, 16]
+
+
 def test_a_subclass_that_gives_advantages_of_its_own_trains_on_them(text_model_path, text_rows, make_args):
     class OfItsOwn(VADEGRPOTrainer):
         def _generate_and_score_completions(self, inputs):

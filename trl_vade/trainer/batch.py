@@ -57,9 +57,7 @@ class Round:
     moves: NDArray[np.bool_]  # (K, G) the completions with a gradient
     advantages: NDArray[np.float64] | None = None  # (K*G,) in place of TRL's
     sample_index: NDArray[np.int64] | None = None  # (K,)
-    more: list[dict[str, Any]] | None = (
-        None  # of each completion of this process: logged values, the row it was made for
-    )
+    more: list[dict[str, Any]] | None = None  # with refills, of each completion: what was logged for it, and its row
 
 
 class GenerationBatch:
@@ -92,7 +90,8 @@ class GenerationBatch:
         """Return the batch that `prepare`, TRL's `_generate_and_score_completions`, makes of `rows` and refills."""
         live, own = None, None
         try:
-            if self._scores_first and (scored := self._round(rows)):
+            patched = "_generate" in vars(self._trainer)  # an object's own function may not ask this class
+            if self._scores_first and not patched and (scored := self._round(rows)):
                 if self._refills:
                     rows, scored = self._filled(rows, scored)
                 self.output, self.rewards, own = (*scored.output.values(),), scored.rewards, scored.advantages
@@ -101,8 +100,9 @@ class GenerationBatch:
                 batch = prepare(rows)
             if self.output is not None:
                 raise RuntimeError(
-                    "vade_dynamic_sampling=True trains on completions that were scored before, but a subclass or a "
-                    "patch of the trainer generates others. Let its _generate call super(), or set it to False."
+                    "A generation batch is scored before TRL prepares it, but a subclass or a patch of the trainer "
+                    "generates other completions then. Let its _generate call super(), or set "
+                    "vade_dynamic_sampling=False."
                 )
         finally:
             self.output = self.rewards = None
