@@ -15,7 +15,7 @@ from tests.support.hub import offline
 from trl_vade import ThompsonSampler, save_snapshot
 from trl_vade.cli.posterior import Sort
 from trl_vade.data.row_keys import dataset_fingerprint, sample_keys
-from trl_vade.hub.posteriors.source import load_posterior
+from trl_vade.hub.posteriors.repository import load_posterior
 from trl_vade.hub.posteriors.table import TYPES
 
 ROWS = 12

@@ -1,6 +1,8 @@
 """The judge: whether it is one, and what in its words is a verdict."""
 
 import re
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
@@ -10,7 +12,7 @@ from tests.support.loopback_judge import LoopbackJudge, answer_of
 from tests.support.refusals import refused
 from trl_vade.errors import JudgeError
 from trl_vade.evaluation import judge as module
-from trl_vade.evaluation.judge import Judge, verdict
+from trl_vade.evaluation.judge import JUDGE_EXIT, Judge, verdict
 
 QWEN = "Qwen/Qwen2.5-72B-Instruct"
 SECRET = "sk-secret-4711"
@@ -18,10 +20,9 @@ BINARY = "# Input\nGround Truth Answer:\n```\n{}\n```\nModel Prediction:\n```\n{
 
 
 @pytest.fixture(autouse=True)
-def no_keys_and_a_proxy_where_nobody_is(monkeypatch):
-    for name in ("JUDGE_API_KEY", "OPENAI_API_KEY", "no_proxy", "NO_PROXY"):
+def no_keys(monkeypatch):
+    for name in ("JUDGE_API_KEY", "OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
 
 
 def unusable(judge, *names):
@@ -66,7 +67,7 @@ def test_a_good_judge_passes_with_two_questions_and_gets_no_other_servers_key(mo
     ],
 )
 def test_what_is_no_good_judge_is_refused_by_its_fault(monkeypatch, mode, names):
-    monkeypatch.setattr(module, "TIMEOUT", 0.5 if mode == "slow" else 30.0)
+    monkeypatch.setattr(module, "PROBE_TIMEOUT", 0.5 if mode == "slow" else 30.0)
     with LoopbackJudge(mode) as judge:
         unusable(judge, *names)
 
@@ -143,3 +144,19 @@ def test_the_stand_in_truly_extracts_by_mathvistas_question():
     assert answer_of(ask("Hint: an integer, e.g., 1, 2, 3.\nQuestion: How many?", "First 3.\n\nThen 4.")) == "4"
     choices = "Hint: the correct option letter, e.g., A, B.\nQuestion: Which?\nChoices:\n(A) 3\n(B) 5"
     assert answer_of(ask(choices, "The answer is (A) 3.")) == "A"
+
+
+# the guard inside the real lmms-eval: tests/lmms/test_guard.py
+
+
+def test_a_dead_judge_ends_the_process_from_any_thread_with_the_reason_on_a_line_of_its_own():
+    code = (
+        "import sys, threading; from trl_vade.evaluation.judge import end_process; "
+        "sys.stderr.write('\\r 10%|'); "
+        "thread = threading.Thread(target=end_process, args=['gone:\\n nobody there']); "
+        "thread.start(); thread.join(); print('still here')"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == JUDGE_EXIT
+    assert ended.stderr.splitlines()[-1] == "trl_vade: gone: nobody there"
+    assert ended.stdout == ""

@@ -1,6 +1,6 @@
 """lmms-eval's process: what it gets and does not get, how its end is told, and that nothing of it stays.
 
-In place of lmms-eval small real processes, started by the same code: `python -m trl_vade.evaluation.runner` finds the
+In place of lmms-eval small real processes, started by the same code: `python -m trl_vade.evaluation.process` finds the
 module of the working directory first. The real one is in tests/lmms.
 """
 
@@ -19,7 +19,7 @@ import pytest
 from tests.support.evaluations import write_runner
 from tests.support.refusals import refused
 from trl_vade.errors import EvaluationError, JudgeError
-from trl_vade.evaluation.judge_guard import JUDGE_EXIT
+from trl_vade.evaluation.judge import JUDGE_EXIT
 from trl_vade.evaluation.process import _end, child_environment, run_plan
 
 REPOSITORY = Path(__file__).parents[2]
@@ -61,10 +61,9 @@ def test_neither_a_token_nor_a_distributed_run_goes_to_lmms_eval_and_no_login_is
     kept = {"PATH": "/bin", "HF_HOME": "/h", "TOKENIZERS_PARALLELISM": "false", "OPENAI_API_KEY": "a"}
     names = ["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"]
     names += ["MASTER_ADDR", "TORCHELASTIC_RUN_ID", "ACCELERATE_MIXED_PRECISION", "LMMS_EVAL_PLUGINS", "GROUP_RANK"]
-    given = child_environment({**kept, **dict.fromkeys(names, "x"), "HF_TOKEN_PATH": "/h/token", "NO_PROXY": "a"})
+    given = child_environment({**kept, **dict.fromkeys(names, "x"), "HF_TOKEN_PATH": "/h/token"})
     login = {"HF_TOKEN_PATH": os.devnull, "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1", "PYTHON_DOTENV_DISABLED": "1"}
-    proxy = dict.fromkeys(("no_proxy", "NO_PROXY"), "a,localhost,127.0.0.1,::1")
-    assert given == kept | login | proxy | {"PYTHONSAFEPATH": "1"}
+    assert given == kept | login | {"PYTHONSAFEPATH": "1"}
 
 
 def test_the_process_has_the_plan_and_the_environment_and_tells_each_run_when_it_is_done(child, monkeypatch):
@@ -200,7 +199,7 @@ def test_where_this_process_is_killed_the_other_one_hears_of_it(tmp_path):
 def test_lmms_evals_process_ends_then_with_all_that_it_started():
     code = """
         import os, signal, subprocess, sys, threading, time
-        from trl_vade.evaluation.runner import _end_with_parent
+        from trl_vade.evaluation.process import _end_with_parent
         held = int(sys.argv[1])
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"], pass_fds=[held])

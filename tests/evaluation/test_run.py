@@ -30,11 +30,10 @@ from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError, EvaluationError, JudgeError
 from trl_vade.evaluation.benchmarks import BENCHMARKS
 from trl_vade.evaluation.judge import Judge
-from trl_vade.evaluation.models import EvaluatedModel, find_model
 from trl_vade.evaluation.results import read_results
 from trl_vade.evaluation.run import _planned, evaluate, keep_settings, shared_facts
 from trl_vade.evaluation.runs import read_run, run_folder
-from trl_vade.evaluation.settings import Generation, check
+from trl_vade.evaluation.settings import EvaluatedModel, Generation, check, find_model
 
 
 @pytest.fixture(autouse=True)

@@ -126,9 +126,8 @@ def test_an_evaluation_puts_the_modes_of_all_modules_back(make_trainer):
 def test_an_evaluation_that_fails_is_logged_and_the_training_goes_on_as_it_was(
     make_trainer, caplog, monkeypatch, where
 ):
-    from trl_vade.evaluation import scoring
-    from trl_vade.evaluation.callback import VADEEvalCallback
-    from trl_vade.evaluation.in_training import Policy
+    from trl_vade.evaluation import tasks as scoring
+    from trl_vade.evaluation.callback import Policy, VADEEvalCallback
 
     def broken(*args):
         assert where == "its questions" or not args[1].is_gradient_checkpointing
@@ -167,8 +166,7 @@ def test_what_lmms_eval_sets_for_the_whole_process_is_put_back(monkeypatch):
 
 
 def test_a_signal_during_an_evaluation_ends_it_and_the_last_checkpoint_is_written(make_trainer, caplog, monkeypatch):
-    from trl_vade.evaluation.callback import VADEEvalCallback
-    from trl_vade.evaluation.in_training import Policy
+    from trl_vade.evaluation.callback import Policy, VADEEvalCallback
 
     batches, answers = [], Policy._answers
 

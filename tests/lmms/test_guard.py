@@ -9,8 +9,9 @@ import pytest
 
 from tests.lmms.conftest import SECRET
 from tests.support.refusals import refused
-from trl_vade.evaluation import judge_guard, scoring
-from trl_vade.evaluation.judge_guard import JudgeGuard
+from trl_vade.evaluation import judge as judge_module
+from trl_vade.evaluation import tasks as scoring
+from trl_vade.evaluation.judge import JudgeGuard
 
 pytestmark = pytest.mark.lmms
 
@@ -21,15 +22,15 @@ LONG = "and so on, " * 200
 def dead(monkeypatch):
     """The reasons for which the guard would have ended the process."""
     reasons = []
-    monkeypatch.setattr(judge_guard, "end_process", reasons.append)
-    monkeypatch.setattr(judge_guard, "TIMEOUT", 5.0)
+    monkeypatch.setattr(judge_module, "end_process", reasons.append)
+    monkeypatch.setattr(judge_module, "TIMEOUT", 5.0)
     return reasons
 
 
 @pytest.fixture
 def guard(lmms, server, dead):
     server.mode, server.delay = "good", 60.0
-    guard = JudgeGuard(delay=0.0, patience=0.2)
+    guard = JudgeGuard(delay=0.0)
     guard.install()
     return guard
 
@@ -82,8 +83,6 @@ def test_a_judge_that_dies_is_an_end_and_no_zero(lmms, guard, server, dead, task
     assert cause in dead[0]
     assert server.url in dead[0]
     assert server.calls == before + attempts
-    task(lmms, "It is 12.")  # what other threads ask until the process has ended
-    assert (len(dead), server.calls) == (1, before + attempts)
 
 
 @TASKS
@@ -96,13 +95,13 @@ def test_a_judge_that_restarts_is_waited_for(lmms, guard, server, dead, task):
 
 
 @TASKS
-def test_a_judge_that_hangs_gets_two_attempts(lmms, guard, server, dead, task, monkeypatch):
-    monkeypatch.setattr(judge_guard, "TIMEOUT", 0.3)
+def test_a_judge_that_hangs_is_dead_after_five_attempts(lmms, guard, server, dead, task, monkeypatch):
+    monkeypatch.setattr(judge_module, "TIMEOUT", 0.3)
     before, server.mode = server.calls, "slow"
     task(lmms, "It is 12.")
     assert len(dead) == 1
     assert "timed out" in dead[0]
-    assert server.calls == before + 2
+    assert server.calls == before + 5
 
 
 @TASKS
@@ -145,7 +144,7 @@ def test_a_second_guard_replaces_the_first_and_four_threads_are_counted(lmms, gu
     assert guard.report()["calls"] == 0
 
 
-# ---------------------------------------------------------------------- what else `corrections` and `scoring` mend
+# ------------------------------------------------------------------------ what else `corrections` and `tasks` mend
 
 
 def mathvista_row(**changes):

@@ -1,7 +1,4 @@
-"""Upload of a folder to the Hugging Face Hub by the client's `upload_folder`, with retries.
-
-The client reads the token from HF_TOKEN or from the login (`hf auth login`). No function here writes one to a file.
-"""
+"""Upload of a folder to the Hugging Face Hub by the client's `upload_folder`, with retries; no token is written."""
 
 import logging
 import os
@@ -22,13 +19,11 @@ from .failures import FAILURES, as_hub_error, in_one_line
 
 logger = logging.getLogger(__name__)  # accelerate's logger does not work in a command without a trainer
 
-PATIENCE = (2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
-"""Seconds before each retry. A longer wait that the Hub asks for is respected, up to `LONGEST`."""
-LONGEST = 600.0
+PATIENCE = (2.0, 4.0, 8.0, 16.0, 32.0, 64.0)  # seconds before each retry
+LONGEST = 600.0  # seconds of a longer wait that the Hub asks for
 
 Result = TypeVar("Result")
-Card = Callable[[list[str]], str]
-"""Returns the text of a card for the paths that the repository keeps."""
+Card = Callable[[list[str]], str]  # returns the text of a card for the paths that the repository keeps
 
 
 def is_hub_id(value: Any) -> bool:
@@ -59,8 +54,7 @@ class HubTarget:
     @property
     def where(self) -> dict[str, Any]:
         """Return the arguments with which the client takes it."""
-        branch = {"repo_id": self.repo_id, "repo_type": self.repo_type, "revision": self.revision}
-        return branch | {"token": self.token}
+        return {"repo_id": self.repo_id, "repo_type": self.repo_type, "revision": self.revision, "token": self.token}
 
 
 def branch_of(revision: str | None) -> str | None:
@@ -70,18 +64,18 @@ def branch_of(revision: str | None) -> str | None:
 
 def ensure_repo(target: HubTarget) -> HubTarget:
     """Create the repository and its branch if needed. Return the target with its owner, or raise `HubError`."""
-    return with_retries(partial(_made, target), target)
-
-
-def _made(target: HubTarget) -> HubTarget:
     api, kind = HfApi(token=target.token), target.repo_type
-    name = api.create_repo(target.repo_id, repo_type=kind, private=target.private, exist_ok=True).repo_id
-    with suppress(TypeError):  # `create_repo` accepts any repository that exists. huggingface_hub 1.33 cannot ask.
-        api.auth_check(name, repo_type=kind, write=True)
-    if branch_of(target.revision):
-        # `hub_revision` does not create the branch (transformers 5.23), so the first push would fail.
-        api.create_branch(name, branch=target.revision, repo_type=kind, exist_ok=True)
-    return replace(target, repo_id=name)
+
+    def made() -> HubTarget:
+        name = api.create_repo(target.repo_id, repo_type=kind, private=target.private, exist_ok=True).repo_id
+        with suppress(TypeError):  # `create_repo` accepts any repository that exists. huggingface_hub 1.33 cannot ask.
+            api.auth_check(name, repo_type=kind, write=True)
+        if branch_of(target.revision):
+            # `hub_revision` does not create the branch (transformers 5.23), so the first push would fail.
+            api.create_branch(name, branch=target.revision, repo_type=kind, exist_ok=True)
+        return replace(target, repo_id=name)
+
+    return with_retries(made, target)
 
 
 def send_folder(
@@ -91,8 +85,7 @@ def send_folder(
 
     In the same commit, the checkpoints and steps of the folder become what they are here, and later ones are deleted,
     which the log says: the repository shows one run. Paths that match `delete` go, too. `card` makes README.md. If the
-    Hub refuses it, the other files go without it. Over 250 files are several commits (huggingface_hub 2.4), of which
-    the first deletes. `about` are arguments of `upload_folder`, whose errors are raised.
+    Hub refuses it, the other files go without it. `about` are arguments of `upload_folder`, whose errors are raised.
     """
     api, here = HfApi(), [path.name for path in folder.iterdir() if path.is_dir()]
     now = api.repo_info(**target.where)
@@ -136,6 +129,3 @@ def with_retries(attempt: Callable[[], Result], target: HubTarget) -> Result:
         seconds = max(waits.pop(0), min(failure.retry_after, LONGEST))
         logger.warning(f"{failure} The next attempt is in {seconds:.0f} s. {len(waits)} may follow it.")
         time.sleep(seconds)
-        if failure.status == 404:
-            with suppress(*FAILURES):  # a repository or branch that is gone is made again; the next attempt reports it
-                _made(target)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.posteriors import make_table
-from trl_vade.hub.posteriors.facts import bin_counts, text_histogram
+from trl_vade.hub.posteriors.table import bin_counts, text_histogram
 
 
 def rates_table(pass_rate):

@@ -17,8 +17,7 @@ from tests.support.posteriors import QUESTIONS, example_table, named, same, save
 from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError
 from trl_vade.hub.cards import CARD_FILE
-from trl_vade.hub.posteriors.repository import posterior_card, publish_posterior, steps_in
-from trl_vade.hub.posteriors.source import load_posterior
+from trl_vade.hub.posteriors.repository import load_posterior, posterior_card, publish_posterior, steps_in
 from trl_vade.hub.uploading import HubTarget
 from trl_vade.trainer.initial_posterior import read_warm_start
 
