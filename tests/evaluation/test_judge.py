@@ -1,14 +1,11 @@
 """The judge: whether it is one, and what in its words is a verdict."""
 
-import re
 import subprocess
 import sys
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tests.support.loopback_judge import LoopbackJudge, answer_of
+from tests.support.loopback_judge import LoopbackJudge
 from tests.support.refusals import refused
 from trl_vade.errors import JudgeError
 from trl_vade.evaluation import judge as module
@@ -117,33 +114,6 @@ READ = {
 def test_a_verdict_is_read_only_where_it_stands_alone():
     wrong = {text: verdict(text) for found, texts in READ.items() for text in texts if verdict(text) != found}
     assert wrong == {}
-
-
-@given(st.text())
-def test_any_text_is_a_verdict_or_none(text):
-    found = verdict(text)
-    assert found in (0, 1, None)
-    if not re.search("0|1|yes|no|correct", text.lower()):
-        assert found is None
-
-
-def test_the_stand_in_truly_judges_lmms_evals_question():
-    right = [
-        ("12", "so 7 + 5 = 12.0."),
-        ("1200", "It is 1,200."),
-        ("B", "A is too small: (B)"),
-        ("a circle", "A Circle."),
-    ]
-    wrong = [("12", "not 12, but 13"), ("B", "(C)"), ("12", "")]
-    assert {answer_of(BINARY.format(*pair)) for pair in right} == {"1"}
-    assert {answer_of(BINARY.format(*pair)) for pair in wrong} == {"0"}
-
-
-def test_the_stand_in_truly_extracts_by_mathvistas_question():
-    ask = "Please read this.\n\nExtracted answer: B\n\n{}\n\n{}\n\nExtracted answer: ".format
-    assert answer_of(ask("Hint: an integer, e.g., 1, 2, 3.\nQuestion: How many?", "First 3.\n\nThen 4.")) == "4"
-    choices = "Hint: the correct option letter, e.g., A, B.\nQuestion: Which?\nChoices:\n(A) 3\n(B) 5"
-    assert answer_of(ask(choices, "The answer is (A) 3.")) == "A"
 
 
 # the guard inside the real lmms-eval: tests/lmms/test_guard.py

@@ -123,49 +123,6 @@ def test_a_run_that_cannot_be_believed_ends_the_process(child):
 # ------------------------------------------------------------------------------------------------ and nothing stays
 
 
-@contextmanager
-def stubborn_family():
-    """A process that ignores SIGTERM, with a child that does so too; and a pipe that both hold."""
-    code = """
-        import os, signal, subprocess, sys, time
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        child = "import os, sys, time; os.write(int(sys.argv[1]), b'ready'); time.sleep(600)"
-        subprocess.Popen([sys.executable, "-S", "-c", child, sys.argv[1]], pass_fds=[int(sys.argv[1])])
-        time.sleep(600)
-    """
-    with pipe() as (reading, writing):
-        words = [sys.executable, "-S", "-c", textwrap.dedent(code), str(writing)]
-        process = subprocess.Popen(words, pass_fds=[writing], start_new_session=True)
-        os.close(writing)
-        try:
-            assert said(reading) == b"ready"
-            yield process, reading
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-
-
-def test_what_does_not_end_by_itself_is_ended_with_all_that_it_started_also_at_a_second_ctrl_c(monkeypatch):
-    monkeypatch.setattr("trl_vade.evaluation.process.PATIENCE", 0.1)
-    with stubborn_family() as (process, reading):
-        _end(process)
-        assert process.returncode == -signal.SIGKILL
-        assert said(reading) == b""  # the child is gone too
-    with stubborn_family() as (process, reading):
-        wait, interrupts = process.wait, [KeyboardInterrupt]
-
-        def interrupted(patience=None):
-            if interrupts:
-                raise interrupts.pop()
-            return wait(patience)
-
-        monkeypatch.setattr(process, "wait", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            _end(process)
-        assert said(reading) == b""
-
-
 LAUNCH = """
 import os, sys
 from pathlib import Path

@@ -241,24 +241,6 @@ def test_a_registered_benchmark_gets_an_entry_that_the_hubs_client_reads(hub, re
     assert entry["notes"] == f"average@2 of relaxed_overall, whose best is 1: {MEASURED}"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "tasks: [{id: charts, split: validation}]",
-        "tasks: [{id: a}, {id: b}]",
-        "tasks: [",
-        "- 1",
-        "tasks: [1]",
-        "tasks:",
-    ],
-)
-def test_where_nobody_can_say_which_task_it_is_there_is_no_entry(hub, repo, output, text):
-    benchmark(hub, text)
-    publish(output)
-    assert entries_of(repo) == []
-    assert index_of(repo) == {"ChartQA (test)": 80.0}
-
-
 def test_a_second_time_replaces_the_entries_and_files_of_others_stay(hub, repo, output, tmp_path):
     benchmark(hub, "tasks: [{id: all}]", "mathvision")
     put("- {}\n", ".eval_results/others.yaml")

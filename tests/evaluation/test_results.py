@@ -1,8 +1,6 @@
 """What is made of the runs: means, errors, `results.json`, and a table beside the paper's."""
 
 import json
-import math
-import statistics
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,25 +37,6 @@ def folder(tmp_path_factory):
 
 
 # ---------------------------------------------------------------------------------- what is made of the runs
-
-MANY = st.integers(1, 5).flatmap(
-    lambda seeds: st.dictionaries(
-        st.sampled_from(sorted(BENCHMARKS)), st.lists(st.floats(0, 100), min_size=seeds, max_size=seeds), min_size=1
-    )
-)
-
-
-@given(scores=MANY)
-def test_means_and_standard_errors_are_those_of_the_runs(folder, scores):
-    count = len(next(iter(scores.values())))
-    runs = [a_run(name, seed, score) for name in scores for seed, score in enumerate(scores[name])]
-    results = results_of(folder, runs, seeds=list(range(count)))
-    assert results["average"]["of"] == list(results["benchmarks"]) == [name for name in BENCHMARKS if name in scores]
-    averages = [statistics.mean(column) for column in zip(*scores.values(), strict=True)]
-    for part, values in [*((results["benchmarks"][n], scores[n]) for n in scores), (results["average"], averages)]:
-        assert part["mean"] == pytest.approx(statistics.mean(values), abs=1e-9)
-        error = statistics.stdev(values) / math.sqrt(count) if count > 1 else None
-        assert part["stderr"] == (error if error is None else pytest.approx(error, abs=1e-9))
 
 
 def test_the_averages_error_is_over_the_averages_of_the_seeds_and_a_greedy_run_counts_for_each(folder):

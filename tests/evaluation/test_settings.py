@@ -19,10 +19,8 @@ from trl_vade.evaluation.settings import (
     Generation,
     check,
     find_model,
-    instruction_text,
     versions,
 )
-from trl_vade.rewards.functions import INSTRUCTION
 
 JUDGE = Judge("http://127.0.0.1:8000/v1", "Qwen/Qwen2.5-72B-Instruct")
 
@@ -76,10 +74,6 @@ def test_a_benchmark_is_decoded_as_in_the_paper_unless_the_user_says_how():
     assert asked().seeds_of(mathvista) == (0, 1, 2, 3)
     assert asked().seeds_of(chartqa) == (0,)
     assert asked(generation=Generation(temperature=0.6)).seeds_of(chartqa) == (0, 1, 2, 3)
-
-
-def test_the_instruction_of_the_mixture_has_a_name():
-    assert [instruction_text(text) for text in ("mixture", "Think.", None)] == [INSTRUCTION, "Think.", None]
 
 
 # ------------------------------------------------------------------------------------------------------- the model

@@ -26,13 +26,11 @@ from trl_vade.evaluation.tasks import (
     row_images,
     row_messages,
     task_folder,
-    testbed,
     testbed_rows,
 )
 from trl_vade.rewards.functions import accuracy_reward, format_reward
-from trl_vade.testbed.rewards import exact_answer_reward
 
-testbed_rows.__test__ = testbed.__test__ = False
+testbed_rows.__test__ = False
 TASKS = Path(__file__).parents[2] / "eval" / "tasks"
 OWN = ("testbed", "mixture")
 """Benchmarks of which lmms-eval has none."""
@@ -146,30 +144,13 @@ def test_the_testbeds_rows_are_made_once_and_are_those_that_the_training_validat
 # ------------------------------------------------------------------------------------ what a task calls
 
 
-def say(role, content):
-    return {"role": role, "content": content}
-
-
 def kinds(messages):
     return [(message["role"], [part["type"] for part in message["content"]]) for message in messages]
 
 
-def test_images_stand_before_the_text_of_the_first_question_and_nowhere_else():
-    turns = [say("system", "Be brief."), say("user", "How many?"), say("assistant", "4"), say("user", "Sure?")]
-    messages = row_messages({"prompt": turns, "images": [picture(1), picture(2)]})
-    assert kinds(messages) == [
-        ("system", ["text"]),
-        ("user", ["image", "image", "text"]),
-        ("assistant", ["text"]),
-        ("user", ["text"]),
-    ]
-    texts = [part["text"] for message in messages for part in message["content"] if part["type"] == "text"]
-    assert texts == [turn["content"] for turn in turns]
-    assert [image["url"].getpixel((0, 0)) for image in messages[1]["content"][:2]] == [(1, 0, 0), (2, 0, 0)]
-
-
 def test_a_row_is_asked_as_the_trainer_asks_it():
-    prompt, images = [say("user", "How many?"), say("assistant", "4"), say("user", "Sure?")], [picture(1), picture(2)]
+    turns = [("system", "Be brief."), ("user", "How many?"), ("assistant", "4"), ("user", "Sure?")]
+    prompt, images = [{"role": role, "content": content} for role, content in turns], [picture(1), picture(2)]
     asked = row_messages({"prompt": prompt, "images": images})
     trained = prepare_multimodal_messages(prompt, images=images)
     assert kinds(asked) == kinds(trained)
@@ -183,19 +164,10 @@ def test_a_row_is_asked_as_the_trainer_asks_it():
 
 def test_a_row_without_images_is_text_and_an_image_of_another_mode_becomes_one_that_models_take():
     for images in ({}, {"images": None}, {"images": []}):
-        row = {"prompt": [say("user", "2 + 2?")]} | images
+        row = {"prompt": [{"role": "user", "content": "2 + 2?"}]} | images
         assert row_messages(row) == [{"role": "user", "content": [{"type": "text", "text": "2 + 2?"}]}]
         assert row_images(row) == []
     assert [found.mode for found in row_images({"images": [Image.new("LA", (8, 8), (7, 0))]})] == ["RGB"]
-
-
-# ----------------------------------------------------------------------------------------------------------- testbed
-
-
-@pytest.mark.parametrize("said", ["<answer>4</answer>", " <answer> 4 </answer>", "<answer>5</answer>", "4", ""])
-def test_the_testbed_is_scored_by_the_reward_that_trains(said):
-    found = testbed({"answer": "4"}, [said])
-    assert found == {"exact_answer": exact_answer_reward([said], ["4"])[0]}
 
 
 # ----------------------------------------------------------------------------------------------------------- mixture
@@ -225,19 +197,8 @@ def test_a_verdict_of_the_mixture_is_the_reward_that_trains():
         assert found["vade_format"] == format_reward([case.completion])[0]
     assert verdicts == [case.verdict for _, case in SOME]
     assert {0.0, 1.0, None} == set(verdicts)
-
-
-@pytest.mark.parametrize("row", [{"answer": "4"}, {"answer": "4", "answer_type": None, "choices": [], "source": ""}])
-def test_a_row_of_which_only_the_answer_is_known_is_enough(row):
-    assert mixture(row, ["<answer>4</answer>"])["vade_accuracy"] == 1.0
-    assert mixture(row, ["<answer>5</answer>"])["vade_accuracy"] == 0.0
-
-
-@pytest.mark.parametrize(
-    ("scores", "found"), [([1.0, None, 0.0, 1.0], 2 / 3), ([0.0], 0.0), ([None], None), ([], None)]
-)
-def test_over_all_rows_the_score_is_the_mean_of_those_that_count(scores, found):
-    assert mean(scores) == found
+    assert mixture({"answer": "4"}, ["<answer>4</answer>"])["vade_accuracy"] == 1.0
+    assert [mean(scores) for scores in ([1.0, None, 0.0], [None], [])] == [0.5, None, None]
 
 
 def test_a_task_file_that_names_a_function_costs_no_lmms_eval():

@@ -3,7 +3,6 @@
 import json
 import shutil
 import sys
-import threading
 
 import pytest
 
@@ -137,23 +136,6 @@ def test_a_wrong_key_is_an_end_at_once_and_is_not_repeated(lmms, guard, server, 
     assert SECRET not in dead[0]
 
 
-def test_a_second_guard_replaces_the_first_and_four_threads_are_counted(lmms, guard, server, dead):
-    second = JudgeGuard(delay=0.0)
-    second.install()
-    found = []
-    threads = [
-        threading.Thread(target=lambda: found.extend(mathverse(lmms, f"It is {n}.") for n in range(8, 16)))
-        for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sum(found) == 4
-    assert second.report() == {"calls": 32, "unreadable": 0, "example": None}
-    assert guard.report()["calls"] == 0
-
-
 # ------------------------------------------------------------------------ what else `corrections` and `tasks` mend
 
 
@@ -177,12 +159,6 @@ def test_where_no_answer_is_found_no_choice_is_taken_although_lmms_eval_takes_th
     row = mathvista_row(choices=["123456, and more words than any of them", nearest], answer=nearest)
     assert mathvista_scores(row, "It is so" if words else " ") == [True, False]
     assert mathvista_scores(row, nearest) == [True, True]
-
-
-def test_a_choice_that_says_there_is_none_is_an_answer(lmms, guard, server):
-    server.mode, server.words = "nonsense", "none"
-    row = mathvista_row(choices=["8", "None"], answer="None")
-    assert mathvista_scores(row, "Neither of them") == [True, True]
 
 
 @pytest.mark.parametrize(("answer", "places"), [("1.5", 1.0), ("0.25", 2.0)])

@@ -91,12 +91,6 @@ def test_a_checkpoint_has_the_counts_of_its_sampler_and_no_other_step(tmp_path):
 # ---------------------------------------------------------------------------------------------------- what is named
 
 
-def test_what_is_neither_here_nor_a_name_of_the_hub_is_said_to_be_both(tmp_path):
-    for name in (tmp_path / "none", "a/b/c", "../nothing-of-this-name", ""):
-        with refused(SnapshotNotFoundError, [name], ["user/name"]):
-            load_posterior(name)
-
-
 # --------------------------------------------------------------------------------------------------------- the Hub
 
 
