@@ -1,15 +1,14 @@
 """A stand-in for huggingface.co on the loopback interface; the real `huggingface_hub` client talks to it.
 
     with LoopbackHub() as hub:
-        run_client(hub, "from huggingface_hub import create_repo; create_repo('you/notes')", tmp_path)
+        create_repo("you/notes")  # with the `client_environment`, as by the fixture `hub` of conftest.py
         hub.repos["you/notes"].files()  # {path: bytes}; a dataset repo is hub.repos["datasets/you/notes"]
 
 It proves the client's side only: which requests our calls make the client send, and what becomes of them when an
 answer is an error or never comes. That huggingface.co answers in the same way is not proven by a test that passes
 here. It has the routes that huggingface_hub 2.4 uses. Not there: Xet, which the client uses on the Hub where hf_xet
 is installed, pull requests, paging, multi-part uploads, the data set viewer, .gitignore, tags by request. Of a
-card's metadata the YAML syntax and the types in `CARD_KEYS` are checked. The fixture `hub` of conftest.py connects
-the tests' own process.
+card's metadata the YAML syntax and the types in `CARD_KEYS` are checked.
 """
 
 import asyncio
@@ -236,7 +235,7 @@ class Handlers:
         head = call.repo.commit(call.rev)
 
         def told(path, size):
-            lfs = size > self.lfs_threshold or any(fnmatch.fnmatch(path, pattern) for pattern in LFS_PATTERNS)
+            lfs = size > 10 * 2**20 or any(fnmatch.fnmatch(path, pattern) for pattern in LFS_PATTERNS)
             entry = head.describe(path) if path in head.files else {}
             oid = entry.get("lfs", entry).get("oid")  # by which the client leaves out what has not changed
             return {"path": path, "uploadMode": "lfs" if lfs else "regular", "shouldIgnore": False, "oid": oid}
@@ -324,14 +323,13 @@ class Handlers:
 class LoopbackHub(Handlers, Loopback):
     """The stand-in, as a context manager that listens at `url`; its state stays readable after the exit.
 
-    `token` may write to the repos of `user` and of `orgs`, `read_token` may only read. Files of more than
-    `lfs_threshold` bytes go to LFS, whatever they are called. `requests` holds "METHOD /path" of every request as it
-    was sent (percent-encoded, without the query), those that met a fault too; `tokens` all tokens seen; `repos` each
-    `Repo` by its key.
+    `token` may write to the repos of `user` and of `orgs`, `read_token` may only read. `requests` holds "METHOD /path"
+    of every request as it was sent (percent-encoded, without the query), those that met a fault too; `tokens` all
+    tokens seen; `repos` each `Repo` by its key.
     """
 
     def __init__(self, user="you", token="hf_loopback", read_token="hf_read_only", orgs=("acme",)):
-        self.user, self.orgs, self.token, self.lfs_threshold = user, orgs, token, 10 * 2**20
+        self.user, self.orgs, self.token = user, orgs, token
         self.roles = {"": None, token: "write", read_token: "read"}
         self.repos, self.requests, self.tokens, self.faults, self.bugs = {}, [], set(), [], []
 
