@@ -63,6 +63,9 @@ def test_a_repository_is_made_as_asked_and_an_existing_one_is_left_as_it_is(hub,
     target = ensure_repo(HubTarget("you/run", revision="run/7"))
     push(folder, target=target)
     assert (pushed(hub, revision="run/7"), pushed(hub)) == (local(folder), {})
+    del hub.repos["you/run"]  # it is made again
+    push(folder, target=target)
+    assert pushed(hub, revision="run/7") == local(folder)
 
 
 @pytest.mark.parametrize("lost", [False, True])

@@ -10,10 +10,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from huggingface_hub import CommitInfo, HfApi, constants
-from huggingface_hub.constants import REPOCARD_NAME
 
 from .failures import FAILURES, as_hub_error, in_one_line
 
@@ -22,7 +21,6 @@ logger = logging.getLogger(__name__)  # accelerate's logger does not work in a c
 PATIENCE = (2.0, 4.0, 8.0, 16.0, 32.0, 64.0)  # seconds before each retry
 LONGEST = 600.0  # seconds of a longer wait that the Hub asks for
 
-Result = TypeVar("Result")
 Card = Callable[[list[str]], str]  # returns the text of a card for the paths that the repository keeps
 
 
@@ -64,18 +62,18 @@ def branch_of(revision: str | None) -> str | None:
 
 def ensure_repo(target: HubTarget) -> HubTarget:
     """Create the repository and its branch if needed. Return the target with its owner, or raise `HubError`."""
+    return with_retries(partial(_made, target), target)
+
+
+def _made(target: HubTarget) -> HubTarget:
     api, kind = HfApi(token=target.token), target.repo_type
-
-    def made() -> HubTarget:
-        name = api.create_repo(target.repo_id, repo_type=kind, private=target.private, exist_ok=True).repo_id
-        with suppress(TypeError):  # `create_repo` accepts any repository that exists. huggingface_hub 1.33 cannot ask.
-            api.auth_check(name, repo_type=kind, write=True)
-        if branch_of(target.revision):
-            # `hub_revision` does not create the branch (transformers 5.23), so the first push would fail.
-            api.create_branch(name, branch=target.revision, repo_type=kind, exist_ok=True)
-        return replace(target, repo_id=name)
-
-    return with_retries(made, target)
+    name = api.create_repo(target.repo_id, repo_type=kind, private=target.private, exist_ok=True).repo_id
+    with suppress(TypeError):  # `create_repo` accepts any repository that exists. huggingface_hub 1.33 cannot ask.
+        api.auth_check(name, repo_type=kind, write=True)
+    if branch_of(target.revision):
+        # `hub_revision` does not create the branch (transformers 5.23), so the first push would fail.
+        api.create_branch(name, branch=target.revision, repo_type=kind, exist_ok=True)
+    return replace(target, repo_id=name)
 
 
 def send_folder(
@@ -95,7 +93,7 @@ def send_folder(
     later = [top for top in tops if (of := _kind_and_step(top))[1] > newest.get(of[0], inf)]
     if card:
         text = card([path for path in there if path.split("/")[0] not in later])
-        (folder / REPOCARD_NAME).write_text(text, encoding="utf-8")
+        (folder / constants.REPOCARD_NAME).write_text(text, encoding="utf-8")
     mirrored = [name for name in here if name == "last-checkpoint" or _kind_and_step(name)[0]]
     about["delete_patterns"] = [*delete, *(f"{name}/*" for name in [*mirrored, *later])]
     send = partial(api.upload_folder, **target.where, folder_path=folder, commit_message=message, **about)
@@ -105,7 +103,7 @@ def send_folder(
         if not re.search("metadata|yaml", str(error), re.IGNORECASE):
             raise
         logger.warning(f"The Hub refuses the card of {target}: {in_one_line(error)}. The other files go without it.")
-        info = send(ignore_patterns=[REPOCARD_NAME])
+        info = send(ignore_patterns=[constants.REPOCARD_NAME])
     if later:
         logger.warning(f"{message!r} deleted what is later in {target}: {', '.join(later)}. Its history keeps them.")
     return info
@@ -116,7 +114,7 @@ def _kind_and_step(name: str) -> tuple[str, int]:
     return (found[1], int(found[2])) if found else ("", 0)
 
 
-def with_retries(attempt: Callable[[], Result], target: HubTarget) -> Result:
+def with_retries(attempt: Callable[[], Any], target: HubTarget) -> Any:
     """Return the result of `attempt`, with logged retries after errors that may pass, or raise `HubError`."""
     waits = [*PATIENCE]
     while True:
@@ -129,3 +127,6 @@ def with_retries(attempt: Callable[[], Result], target: HubTarget) -> Result:
         seconds = max(waits.pop(0), min(failure.retry_after, LONGEST))
         logger.warning(f"{failure} The next attempt is in {seconds:.0f} s. {len(waits)} may follow it.")
         time.sleep(seconds)
+        if failure.status == 404:  # such as the new branch of `push_to_hub(revision=...)`
+            with suppress(*FAILURES):  # the next attempt reports what is still missing
+                _made(target)

@@ -60,10 +60,7 @@ def stage_posterior(folder: Source, snapshot_file: str | Path, table: PosteriorT
 
 
 def publish_posterior(snapshot_file: str | Path, table: PosteriorTable, target: HubTarget) -> str:
-    """Add a step and the card to a data-set repository, made if needed, and return the commit's address.
-
-    The errors are `HubError`, and `ConfigurationError` for a table without rows.
-    """
+    """Add a step and the card to a data-set repository, made if needed, and return the commit's address."""
     if not len(table):
         raise ConfigurationError("The posterior has no rows, as none was scored yet. Take a later checkpoint.")
     target, message = ensure_repo(target), f"Posterior of optimiser step {table.metadata['global_step']}"
