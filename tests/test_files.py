@@ -3,7 +3,6 @@
 Damage at random is in tests/integration/fuzz.py; here are a few damaged files of each sort.
 """
 
-import hashlib
 import json
 import os
 from pathlib import Path
@@ -36,12 +35,15 @@ VALUES = st.recursive(
 FIELDS = st.dictionaries(st.text().map("x{}".format), VALUES, max_size=4)
 
 
+DIGEST = "ab" * 32
+
+
 def encode(fields):
-    return encode_document({"format_version": FORMAT_VERSION, **fields})
+    return encode_document({"format_version": FORMAT_VERSION, **fields}, DIGEST)
 
 
-def parse(content, fields=()):
-    return parse_document(PATH, content, fields)
+def parse(content, fields=(), digest=DIGEST):
+    return parse_document(PATH, content, fields, digest)
 
 
 def exact(value):
@@ -57,53 +59,17 @@ def nested(depth):
 
 
 def test_the_document_is_this_to_the_letter():
-    """The fields are in the order of their names, without a blank; so are those of the digest, without itself."""
-    start, end = b'{"b":[1,0.5,null],"caf\\u00e9":{"deep":true},', b'"format_version":1}'
-    fields = {"format_version": 1, "caf\u00e9": {"deep": True}, "b": [1, 0.5, None]}
-    for given_digest in (None, "ab" * 32):
-        digest = given_digest or hashlib.sha256(start + end).hexdigest()
-        content = encode_document(fields, digest=given_digest)
-        assert content == start + b'"document_sha256":"' + digest.encode() + b'",' + end
-        assert parse_document(PATH, content, (), digest=given_digest) == fields
-        with refused(SnapshotCorruptError, names=[digest, "cd" * 32]):
-            parse_document(PATH, content, (), digest="cd" * 32)
+    """The fields are in the order of their names, without a blank."""
+    content = encode({"caf\u00e9": {"deep": True}, "b": [1, 0.5, None]})
+    fields = b'"b":[1,0.5,null],"caf\\u00e9":{"deep":true},"document_sha256":"' + DIGEST.encode()
+    assert content == b"{" + fields + b'","format_version":1}'
+    with refused(SnapshotCorruptError, names=[DIGEST, "cd" * 32]):
+        parse(content, digest="cd" * 32)
 
 
 @given(FIELDS)
 def test_what_is_written_is_what_is_read(fields):
-    document = parse(encode(fields), fields)
-    assert exact(document) == exact({"format_version": FORMAT_VERSION, **fields})
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [(b'"deep":true', b'"deep":1'), (b'"b":[', b'"c":['), (b"0.5", b"0.4"), (b"0.5", b"1e999"), (b"null", b"nul")],
-)
-def test_an_altered_file_is_refused(old, new):
-    content = encode({"café": {"deep": True}, "b": [1, 0.5, None]})
-    assert content.count(old) == 1
-    with refused(SnapshotCorruptError, names=[PATH.name]):
-        parse(content.replace(old, new))
-
-
-@given(
-    FIELDS,
-    st.fixed_dictionaries(
-        {"indent": st.sampled_from([None, 0, 1, 7, "\t"]), "ensure_ascii": st.booleans(), "sort_keys": st.booleans()}
-    ),
-    st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]),
-)
-def test_a_file_laid_out_anew_is_the_same_document(fields, layout, encoding):
-    content = encode(fields)
-    backwards = dict(reversed(json.loads(content).items()))
-    assert exact(parse(json.dumps(backwards, **layout).encode(encoding))) == exact(parse(content))
-
-
-@given(FIELDS)
-def test_a_document_that_was_read_can_be_signed_again(fields):
-    """As somebody does who edits one on purpose: the old digest is still among the fields."""
-    edited = json.loads(encode(fields)) | {"edited": True}
-    assert exact(parse(encode_document(edited))) == exact({"format_version": FORMAT_VERSION, **fields, "edited": True})
+    assert exact(parse(encode(fields), fields)) == exact({"format_version": FORMAT_VERSION, **fields})
 
 
 @pytest.mark.parametrize(("key", "text"), [(1, "1"), (None, "null"), (True, "true"), (0.5, "0.5")])
@@ -111,29 +77,13 @@ def test_keys_that_are_no_strings_are_read_as_json_writes_them(key, text):
     assert parse(encode({"field": {key: "value"}}))["field"] == {text: "value"}
 
 
-@pytest.mark.parametrize(
-    "value",
-    [float("nan"), float("inf"), -float("inf"), {1, 2}, b"bytes", object(), 10**5000, nested(100_000)],
-    ids=lambda value: type(value).__name__,
-)
-def test_what_is_not_strict_json_is_refused_at_any_depth(value):
-    for fields in ({"field": value}, {"field": [{"deep": value}]}):
-        with refused(ConfigurationError, names=["JSON"]):
-            encode(fields)
-
-
-def test_a_value_that_holds_itself_is_refused():
-    value = []
-    value.append(value)
-    with refused(ConfigurationError, names=["JSON"]):
-        encode({"field": value})
-
-
-def test_a_digest_of_its_own_is_needed():
-    document = json.loads(encode({"field": 1}))
-    document.pop("document_sha256")
-    with refused(SnapshotCorruptError, names=["document_sha256", None]):
-        parse(json.dumps(document).encode())
+def test_what_is_not_strict_json_is_refused_at_any_depth():
+    itself = []
+    itself.append(itself)
+    for value in (float("nan"), -float("inf"), {1, 2}, b"bytes", object(), 10**5000, nested(100_000), itself):
+        for fields in ({"field": value}, {"field": [{"deep": value}]}):
+            with refused(ConfigurationError, names=["JSON"]):
+                encode(fields)
 
 
 def test_missing_fields_are_named_and_others_may_be_there():
@@ -143,44 +93,26 @@ def test_missing_fields_are_named_and_others_may_be_there():
         parse(content, ["step", "there", "sampler"])
 
 
-@pytest.mark.parametrize("fields", [{}, {"all": "other fields"}, {"document_sha256": "wrong"}])
-def test_a_newer_format_asks_for_an_upgrade_whatever_else_it_holds(fields):
-    content = json.dumps({"format_version": FORMAT_VERSION + 1, **fields}).encode()
-    with refused(SnapshotMismatchError, names=[PATH, FORMAT_VERSION + 1, FORMAT_VERSION], offers=["Upgrade"]):
-        parse(content, ["step"])
+def test_a_newer_format_asks_for_an_upgrade_whatever_else_it_holds():
+    for fields in ({}, {"all": "other fields"}, {"document_sha256": "wrong"}):
+        content = json.dumps({"format_version": FORMAT_VERSION + 1, **fields}).encode()
+        with refused(SnapshotMismatchError, names=[PATH, FORMAT_VERSION + 1, FORMAT_VERSION], offers=["Upgrade"]):
+            parse(content, ["step"])
 
 
-@pytest.mark.parametrize("version", [0, -1, 0.5, "1", None, [1], {}])
-def test_a_format_that_never_was_is_refused_although_it_is_signed(version):
-    with refused(SnapshotCorruptError, names=[PATH]):
-        parse(encode({"format_version": version}))
+NO_DOCUMENTS = (b"", b"{", b"null", b"{}", b"\xff\xfe\xff", b'{"format_version": 1}', b"[" * 100_000)
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"{",
-        b"null",
-        b"{}",
-        b"\xff\xfe\xff",
-        b'{"format_version": 1}',
-        b'{"format_version": NaN}',
-        b"[" * 100_000,
-    ],
-    ids=lambda content: content[:40].decode(errors="replace"),
-)
-def test_what_is_no_document_is_refused_with_its_path(content):
-    with refused(SnapshotCorruptError, names=[PATH]):
-        parse(content)
-
-
-@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
-def test_a_number_that_is_not_finite_is_refused_although_it_is_signed(number):
-    fields = f'{{"format_version":1,"score":{number.replace("1e999", "Infinity")}}}'
-    digest = hashlib.sha256(fields.encode()).hexdigest()
-    with refused(SnapshotCorruptError, names=["JSON"]):
-        parse(f'{{"format_version": 1, "score": {number}, "document_sha256": "{digest}"}}'.encode())
+def test_what_is_no_document_is_refused_with_its_path():
+    for content in NO_DOCUMENTS:
+        with refused(SnapshotCorruptError, names=[PATH]):
+            parse(content)
+    for version in (0, -1, 0.5, "1", None, True, 1.0, [1], {}):
+        with refused(SnapshotCorruptError, names=[PATH]):
+            parse(encode({"format_version": version}))
+    for number in (b"NaN", b"Infinity", b"-Infinity"):
+        with refused(SnapshotCorruptError, names=["JSON"]):
+            parse(encode({"score": 0.5}).replace(b"0.5", number))
 
 
 # ------------------------------------------------------------------------------------------------------- the disk

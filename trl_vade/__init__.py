@@ -22,14 +22,14 @@ _EXPORTS = {
     "VADEGRPOTrainer": "trainer.grpo_trainer",
     "VADEReportCallback": "trainer.report",
     "information_gain": "samplers",
-    "load_posterior": "hub.posteriors.source",
+    "load_posterior": "hub.posteriors.repository",
     "load_snapshot": "samplers",
     "save_snapshot": "samplers",
 }
 
 if TYPE_CHECKING:
     from .evaluation.callback import VADEEvalCallback as VADEEvalCallback
-    from .hub.posteriors.source import load_posterior as load_posterior
+    from .hub.posteriors.repository import load_posterior as load_posterior
     from .samplers import BetaPosterior as BetaPosterior
     from .samplers import Draw as Draw
     from .samplers import PromptSampler as PromptSampler

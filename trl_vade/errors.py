@@ -86,14 +86,6 @@ class ImageDecodeError(VADEError, OSError):
     """An image of a chosen row cannot be decoded: it is damaged, missing, or in an unknown format."""
 
 
-class SourceSchemaError(VADEError, ValueError):
-    """A source of the training mixture lacks a configuration or a column, or a column has another type."""
-
-
-class SourceShortageError(VADEError, ValueError):
-    """A source of the training mixture has fewer usable rows than requested."""
-
-
 class ReplicaDivergenceError(VADEError, RuntimeError):
     """The sampler replicas of several ranks differ, although they see the same rewards."""
 

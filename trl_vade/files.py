@@ -1,10 +1,5 @@
-"""Files that survive a crash, and JSON documents: strict (no NaN), versioned, and with a digest of their fields.
+"""Files that survive a crash, and JSON documents: strict (no NaN), versioned, with the digest `document_sha256`."""
 
-`document_sha256` is the digest of the fields in a canonical form, or another one that the caller gives. Another layout
-of the file keeps it; an altered value breaks it.
-"""
-
-import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping
@@ -66,15 +61,17 @@ FORMAT_VERSION = 1
 _DIGEST = "document_sha256"
 
 
-def encode_document(fields: Mapping[str, Any], digest: str | None = None) -> bytes:
-    """Return `fields` with `digest`, or that of the fields, as one line of JSON in the order of the names.
+def encode_document(fields: Mapping[str, Any], digest: str) -> bytes:
+    """Return `fields` with `digest` as one line of JSON in the order of the names.
 
     Values that are not JSON are a `ConfigurationError`.
     """
     try:
-        plain = json.loads(json.dumps(dict(fields), allow_nan=False))  # every key becomes a string, as when read back
-        plain.pop(_DIGEST, None)
-        return _canonical({**plain, _DIGEST: digest or _digest(plain)}).encode()
+        return json.dumps(
+            {**json.loads(json.dumps(dict(fields), allow_nan=False)), _DIGEST: digest},  # every key becomes a string
+            sort_keys=True,
+            separators=(",", ":"),
+        ).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise ConfigurationError(
             f"The metadata or the sampler's state cannot be written as strict JSON: {error}. Only None, booleans, "
@@ -82,24 +79,25 @@ def encode_document(fields: Mapping[str, Any], digest: str | None = None) -> byt
         ) from error
 
 
-def parse_document(
-    path: Path | str, content: bytes, fields: Iterable[str], digest: str | None = None
-) -> dict[str, Any]:
+def parse_document(path: Path | str, content: bytes, fields: Iterable[str], digest: str) -> dict[str, Any]:
     """Return the fields of a document that `encode_document` wrote; it must hold at least `fields`.
 
-    `digest` is the one that it must have; None stands for that of its fields.
-
     Raises:
-        SnapshotCorruptError: the document is damaged or was edited.
+        SnapshotCorruptError: the document is damaged or was edited: its digest is not `digest`.
         SnapshotMismatchError: a newer release of trl_vade wrote it.
     """
     try:
         document = json.loads(content, parse_constant=_refuse_constant)
         if not isinstance(document, dict):
             raise TypeError(f"it holds a {type(document).__name__} and no object")
-        newer = document["format_version"] > FORMAT_VERSION
-        if not newer:
-            _check(document, fields, digest)
+        json.dumps(document, allow_nan=False)  # 1e999 is read as infinite, and an error here
+        version, found = document["format_version"], document.pop(_DIGEST, None)
+        newer = version > FORMAT_VERSION
+        missing = [name for name in fields if name not in document]
+        if not newer and (missing or type(version) is not int or version != FORMAT_VERSION):  # True is 1, and 1.0
+            raise ValueError(f"format_version {version!r}, missing fields {missing}")
+        if not newer and found != digest:
+            raise ValueError(f"a value was altered: {_DIGEST} is {found!r}, but the content gives {digest!r}")
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise SnapshotCorruptError(
             f"{path} does not describe a snapshot ({type(error).__name__}: {error}); it was damaged or edited. Load "
@@ -107,29 +105,10 @@ def parse_document(
         ) from error
     if newer:
         raise SnapshotMismatchError(
-            f"{path} has format version {document['format_version']}; this release of trl_vade reads versions up to "
-            f"{FORMAT_VERSION}. Upgrade trl_vade."
+            f"{path} has format version {version}; this release of trl_vade reads versions up to {FORMAT_VERSION}. "
+            "Upgrade trl_vade."
         )
     return document
-
-
-def _check(document: dict[str, Any], fields: Iterable[str], digest: str | None) -> None:
-    found = document.pop(_DIGEST, None)
-    missing = [name for name in fields if name not in document]
-    version = document["format_version"]
-    if missing or type(version) is not int or version != FORMAT_VERSION:  # True is 1, and so is 1.0
-        raise ValueError(f"format_version {version!r}, missing fields {missing}")
-    own = _digest(document)  # a number that is not finite is an error here
-    if found != (digest or own):
-        raise ValueError(f"a value was altered: {_DIGEST} is {found!r}, but the content gives {digest or own!r}")
-
-
-def _digest(fields: dict[str, Any]) -> str:
-    return hashlib.sha256(_canonical(fields).encode()).hexdigest()
-
-
-def _canonical(fields: dict[str, Any]) -> str:
-    return json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def _refuse_constant(name: str) -> None:

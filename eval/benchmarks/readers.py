@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trl_vade.cli.tables import print_columns
-from trl_vade.evaluation import scoring
+from trl_vade.evaluation import tasks as scoring
 from trl_vade.evaluation.benchmarks import BENCHMARKS
 from trl_vade.evaluation.corrections import close_eval
 from trl_vade.rewards.functions import accuracy_reward

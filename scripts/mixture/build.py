@@ -15,14 +15,14 @@ import pyarrow.parquet as pq
 from datasets.table import CastError
 from tqdm.auto import tqdm
 
-from trl_vade.errors import ConfigurationError, SourceSchemaError, SourceShortageError
+from trl_vade.errors import ConfigurationError
 from trl_vade.files import replace_durably, save_whole
 
 from .card import render_card, render_page
 from .fetch import local_files, open_stream
 from .manifest import in_words, make_manifest
 from .rows import Choice, Recipe, Row, features, key
-from .sources import VALIDATION_SHARE, Source
+from .sources import VALIDATION_SHARE, Source, SourceSchemaError, SourceShortageError
 
 FILES = {name: f"data/{name}-00000-of-00001.parquet" for name in ("train", "validation")}
 

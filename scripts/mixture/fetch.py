@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from trl_vade.errors import ConfigurationError, SourceSchemaError
+from trl_vade.errors import ConfigurationError
 from trl_vade.hub.failures import FAILURES, HTTP_ERROR, in_one_line
 
-from .sources import Source
+from .sources import Source, SourceSchemaError
 
 WAITS = (2, 10, 60, 300, None)
 """Seconds before the next try where the network or the Hub fails; None ends the build with the error."""

@@ -14,6 +14,8 @@ lists. The sizes are those of the Hub's file lists, and estimates where `about` 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from trl_vade.errors import VADEError
+
 CONVERSATIONS = {"image": "image", "conversations": "list<{from: string, value: string}>"}
 """The columns that are read (card of lmms-lab/LLaVA-OneVision-Data, CLEVR-Math; it also has id and data_source)."""
 
@@ -23,6 +25,14 @@ MATH = frozenset({"choice", "number", "expression"})
 
 VALIDATION_SHARE = 0.1
 """Share of the mixture's rows in the validation split."""
+
+
+class SourceSchemaError(VADEError, ValueError):
+    """A source of the training mixture lacks a configuration or a column, or a column has another type."""
+
+
+class SourceShortageError(VADEError, ValueError):
+    """A source of the training mixture has fewer usable rows than requested."""
 
 
 @dataclass(frozen=True)

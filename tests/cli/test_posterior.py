@@ -15,7 +15,7 @@ from tests.support.hub import offline
 from trl_vade import ThompsonSampler, save_snapshot
 from trl_vade.cli.posterior import Sort
 from trl_vade.data.row_keys import dataset_fingerprint, sample_keys
-from trl_vade.hub.posteriors.source import load_posterior
+from trl_vade.hub.posteriors.repository import load_posterior
 from trl_vade.hub.posteriors.table import TYPES
 
 ROWS = 12
@@ -107,11 +107,9 @@ def test_show_for_other_programs_is_json_alone(output_dir):
     assert [told["lowest"][0]["index"], told["highest"][0]["index"]] == [0, 10]
 
 
-@pytest.mark.parametrize("place", ["", "folder/"])
-def test_a_source_that_is_not_there_ends_with_one_message(tmp_path, place, hub, monkeypatch):
+def test_a_source_that_is_not_there_ends_with_one_message(tmp_path, hub, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "folder").mkdir()
-    text = said(run("posterior", "show", f"{place}nowhere"), 2, "nowhere")
+    text = said(run("posterior", "show", "nowhere"), 2, "nowhere")
     assert hub.requests == []
     assert text.startswith("Error: ")
     assert text.count("\n") == 1

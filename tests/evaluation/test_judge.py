@@ -1,16 +1,15 @@
 """The judge: whether it is one, and what in its words is a verdict."""
 
-import re
+import subprocess
+import sys
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tests.support.loopback_judge import LoopbackJudge, answer_of
+from tests.support.loopback_judge import LoopbackJudge
 from tests.support.refusals import refused
 from trl_vade.errors import JudgeError
 from trl_vade.evaluation import judge as module
-from trl_vade.evaluation.judge import Judge, verdict
+from trl_vade.evaluation.judge import JUDGE_EXIT, Judge, verdict
 
 QWEN = "Qwen/Qwen2.5-72B-Instruct"
 SECRET = "sk-secret-4711"
@@ -18,10 +17,9 @@ BINARY = "# Input\nGround Truth Answer:\n```\n{}\n```\nModel Prediction:\n```\n{
 
 
 @pytest.fixture(autouse=True)
-def no_keys_and_a_proxy_where_nobody_is(monkeypatch):
-    for name in ("JUDGE_API_KEY", "OPENAI_API_KEY", "no_proxy", "NO_PROXY"):
+def no_keys(monkeypatch):
+    for name in ("JUDGE_API_KEY", "OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
 
 
 def unusable(judge, *names):
@@ -66,7 +64,7 @@ def test_a_good_judge_passes_with_two_questions_and_gets_no_other_servers_key(mo
     ],
 )
 def test_what_is_no_good_judge_is_refused_by_its_fault(monkeypatch, mode, names):
-    monkeypatch.setattr(module, "TIMEOUT", 0.5 if mode == "slow" else 30.0)
+    monkeypatch.setattr(module, "PROBE_TIMEOUT", 0.5 if mode == "slow" else 30.0)
     with LoopbackJudge(mode) as judge:
         unusable(judge, *names)
 
@@ -118,28 +116,17 @@ def test_a_verdict_is_read_only_where_it_stands_alone():
     assert wrong == {}
 
 
-@given(st.text())
-def test_any_text_is_a_verdict_or_none(text):
-    found = verdict(text)
-    assert found in (0, 1, None)
-    if not re.search("0|1|yes|no|correct", text.lower()):
-        assert found is None
+# the guard inside the real lmms-eval: tests/lmms/test_guard.py
 
 
-def test_the_stand_in_truly_judges_lmms_evals_question():
-    right = [
-        ("12", "so 7 + 5 = 12.0."),
-        ("1200", "It is 1,200."),
-        ("B", "A is too small: (B)"),
-        ("a circle", "A Circle."),
-    ]
-    wrong = [("12", "not 12, but 13"), ("B", "(C)"), ("12", "")]
-    assert {answer_of(BINARY.format(*pair)) for pair in right} == {"1"}
-    assert {answer_of(BINARY.format(*pair)) for pair in wrong} == {"0"}
-
-
-def test_the_stand_in_truly_extracts_by_mathvistas_question():
-    ask = "Please read this.\n\nExtracted answer: B\n\n{}\n\n{}\n\nExtracted answer: ".format
-    assert answer_of(ask("Hint: an integer, e.g., 1, 2, 3.\nQuestion: How many?", "First 3.\n\nThen 4.")) == "4"
-    choices = "Hint: the correct option letter, e.g., A, B.\nQuestion: Which?\nChoices:\n(A) 3\n(B) 5"
-    assert answer_of(ask(choices, "The answer is (A) 3.")) == "A"
+def test_a_dead_judge_ends_the_process_from_any_thread_with_the_reason_on_a_line_of_its_own():
+    code = (
+        "import sys, threading; from trl_vade.evaluation.judge import end_process; "
+        "sys.stderr.write('\\r 10%|'); "
+        "thread = threading.Thread(target=end_process, args=['gone:\\n nobody there']); "
+        "thread.start(); thread.join(); print('still here')"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == JUDGE_EXIT
+    assert ended.stderr.splitlines()[-1] == "trl_vade: gone: nobody there"
+    assert ended.stdout == ""

@@ -30,11 +30,10 @@ from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError, EvaluationError, JudgeError
 from trl_vade.evaluation.benchmarks import BENCHMARKS
 from trl_vade.evaluation.judge import Judge
-from trl_vade.evaluation.models import EvaluatedModel, find_model
 from trl_vade.evaluation.results import read_results
 from trl_vade.evaluation.run import _planned, evaluate, keep_settings, shared_facts
 from trl_vade.evaluation.runs import read_run, run_folder
-from trl_vade.evaluation.settings import Generation, check
+from trl_vade.evaluation.settings import EvaluatedModel, Generation, check, find_model
 
 
 @pytest.fixture(autouse=True)
@@ -86,17 +85,12 @@ def test_a_run_has_its_own_empty_folder_and_its_seed(evaluation):
         "--batch_size": "8",
         "--timezone": "UTC",
     }
+    served = options(replace(evaluation, backend="server", limit=5), seed=3)
+    assert (served["--model"], served["--limit"]) == ("openai", "5")
+    assert served["--gen_kwargs"].endswith("repetition_penalty=1.0,seed=3")  # seeding this process does not reach it
     own_way = replace(evaluation, generation=Generation())
     assert options(own_way)["--gen_kwargs"].startswith("temperature=0.0,")
     assert options(own_way, "testbed")["--gen_kwargs"].startswith("temperature=0.6,")
-
-
-def test_an_engine_is_given_the_seed_with_each_request_and_a_limit(evaluation):
-    """Seeding the process, which is enough for transformers, does not reach another one."""
-    for backend, name in (("vllm", "vllm"), ("server", "openai")):
-        found = options(replace(evaluation, backend=backend, limit=5), seed=3)
-        assert (found["--model"], found["--limit"]) == (name, "5")
-        assert found["--gen_kwargs"].endswith("repetition_penalty=1.0,seed=3")
 
 
 # ---------------------------------------------------------------------------------------------- whole evaluations

@@ -1,16 +1,34 @@
-"""The tasks in `eval/tasks/`, and the folder in which lmms-eval finds them with the rows that they are given."""
+"""The tasks in `eval/tasks/`, the folder in which lmms-eval finds them with their rows, and what they call.
 
+How lmms-eval's own benchmarks score what comes out of the tags is tested with it, in tests/lmms.
+"""
+
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 from datasets import Dataset, DatasetDict, load_dataset
+from PIL import Image
+from trl.data_utils import prepare_multimodal_messages
 
 from tests.support.evaluations import install_lmms_eval
-from trl_vade.evaluation import scoring
+from tests.support.rows import picture
+from tests.support.verifier_cases import ARROW_CASES
+from trl_vade.evaluation import tasks as scoring
 from trl_vade.evaluation.benchmarks import BENCHMARKS
 from trl_vade.evaluation.settings import Evaluation
-from trl_vade.evaluation.tasks import THOUGHTFUL, task_folder, testbed_rows
+from trl_vade.evaluation.tasks import (
+    THOUGHTFUL,
+    mean,
+    mixture,
+    row_images,
+    row_messages,
+    task_folder,
+    testbed_rows,
+)
+from trl_vade.rewards.functions import accuracy_reward, format_reward
 
 testbed_rows.__test__ = False
 TASKS = Path(__file__).parents[2] / "eval" / "tasks"
@@ -40,25 +58,17 @@ def test_there_is_a_task_for_each_benchmark_and_no_other():
 def test_a_task_has_its_benchmarks_name_and_calls_what_there_is(name):
     content = yaml.load((TASKS / f"vade_{name}.yaml").read_text(encoding="utf-8"), Loader)
     benchmark, called = BENCHMARKS[name], functions(content)
-    assert content["task"] == benchmark.task
-    assert f"trl_vade.evaluation.scoring.{name.removesuffix('_img')}" in called
-    for function in called:
-        module, _, function = function.rpartition(".")
-        assert module == "trl_vade.evaluation.scoring"
-        assert callable(getattr(scoring, function))
-    assert content["reasoning_tags"] == "none"  # else lmms-eval takes a part of the text before we do
+    assert (content["task"], content["reasoning_tags"]) == (benchmark.task, "none")  # else lmms-eval takes texts apart
+    assert f"trl_vade.evaluation.tasks.{name.removesuffix('_img')}" in called
+    assert all(callable(getattr(scoring, function.removeprefix("trl_vade.evaluation.tasks."))) for function in called)
     if name in OWN:
-        assert "include" not in content
         assert (content["test_split"], content["doc_to_target"]) == (benchmark.split, "answer")
-        assert content["output_type"] == "generate_until"
     else:
         assert content["include"].startswith("lmms_eval/")
         assert content["dataset_kwargs"] == {"token": False}  # and needs no login
         assert not {"dataset_path", "test_split", "doc_to_text"} & content.keys()  # those stay as they are
-    if "metric_list" in content:
-        metrics = {part["metric"]: part for part in content["metric_list"]}
-        assert benchmark.metric in metrics
-        assert all(part["higher_is_better"] for part in metrics.values())
+    metrics = [part["metric"] for part in content.get("metric_list", [{"metric": benchmark.metric}])]
+    assert benchmark.metric in metrics
 
 
 # ------------------------------------------------------------------------------------------------- lmms-eval's folder
@@ -121,3 +131,107 @@ def test_the_testbeds_rows_are_made_once_and_are_those_that_the_training_validat
     written = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
     assert testbed_rows() == folder
     assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == written
+
+
+# ------------------------------------------------------------------------------------ what a task calls
+
+
+def kinds(messages):
+    return [(message["role"], [part["type"] for part in message["content"]]) for message in messages]
+
+
+def test_a_row_is_asked_as_the_trainer_asks_it():
+    turns = [("system", "Be brief."), ("user", "How many?"), ("assistant", "4"), ("user", "Sure?")]
+    prompt, images = [{"role": role, "content": content} for role, content in turns], [picture(1), picture(2)]
+    asked = row_messages({"prompt": prompt, "images": images})
+    trained = prepare_multimodal_messages(prompt, images=images)
+    assert kinds(asked) == kinds(trained)
+    for ours, theirs in zip(asked, trained, strict=True):
+        for part, other in zip(ours["content"], theirs["content"], strict=True):
+            if part["type"] == "text":
+                assert part["text"] == other["text"]
+            else:
+                assert part["url"].tobytes() == other["image"].tobytes()
+
+
+def test_a_row_without_images_is_text_and_an_image_of_another_mode_becomes_one_that_models_take():
+    for images in ({}, {"images": None}, {"images": []}):
+        row = {"prompt": [{"role": "user", "content": "2 + 2?"}]} | images
+        assert row_messages(row) == [{"role": "user", "content": [{"type": "text", "text": "2 + 2?"}]}]
+        assert row_images(row) == []
+    assert [found.mode for found in row_images({"images": [Image.new("LA", (8, 8), (7, 0))]})] == ["RGB"]
+
+
+# ----------------------------------------------------------------------------------------------------------- mixture
+
+
+def row_of(kind, case):
+    """A row of the mixture as `datasets` gives it: every column, with None where there is nothing."""
+    choices = None if case.choices is None else list(case.choices)
+    source = "ChartQA" if case.relaxed else None
+    return {"answer": case.answer, "answer_type": kind, "choices": choices, "source": source}
+
+
+UNREADABLE = pytest.mark.filterwarnings("ignore:.*references of this batch:UserWarning")  # it is what the rows are for
+QUICK = [(kind, case) for kind, case in ARROW_CASES if kind != "expression"]  # whose process takes a second to start
+SOME = QUICK[::3] + [(kind, case) for kind, case in QUICK if case.verdict is None]
+
+
+@UNREADABLE
+def test_a_verdict_of_the_mixture_is_the_reward_that_trains():
+    """With None for a row whose own answer cannot be read."""
+    verdicts = []
+    for kind, case in SOME:
+        row = row_of(kind, case)
+        found = mixture(row, [case.completion])
+        verdicts.append(found["vade_accuracy"])
+        assert verdicts[-1] == accuracy_reward([case.completion], **{name: [row[name]] for name in row})[0]
+        assert found["vade_format"] == format_reward([case.completion])[0]
+    assert verdicts == [case.verdict for _, case in SOME]
+    assert {0.0, 1.0, None} == set(verdicts)
+    assert mixture({"answer": "4"}, ["<answer>4</answer>"])["vade_accuracy"] == 1.0
+    assert [mean(scores) for scores in ([1.0, None, 0.0], [None], [])] == [0.5, None, None]
+
+
+def test_a_task_file_that_names_a_function_costs_no_lmms_eval():
+    """lmms-eval reads each task's file to list them: the module behind it must come at once, and for nothing."""
+    heavy = {"lmms_eval", "torch", "datasets", "evaluate"}
+    code = f"import sys, trl_vade.evaluation.tasks; print(*{heavy} & {{*sys.modules}})"
+    place = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=place)
+    assert (done.returncode, done.stdout.split()) == (0, []), done.stderr
+
+
+# --------------------------------------------------------------------------------------------------------- mathvista
+
+RESPONSE = "The legend has four bars.\n\nSo the *answer* is: the longest bar, which is 12 cm."
+CHOICES = ["less than one half of it", "more than one half of it", "None"]
+EXTRACTED = {
+    "an answer": [
+        *("12", "12.5", "-3", "1,200", "B", "(B)", "3/11", "3 / 11", "5 cm^2", "[1, 2, 3, 4, 5]", "none", "not equal"),
+        *("x^2 + 3x - 4 = 0 or y < 2 - 5", "more than one half of it", "**Less than one half of it.**", "No"),
+        *("the longest bar, which is 12 cm", "four bars. So the answer is", "The Answer is the longest bar"),
+    ],
+    "no answer": [
+        *("", "null.", "N/A", "No answer", "No final answer was given", "The answer is not stated in the response"),
+        *("The response does not provide a final answer.", "The solution is cut off before a value is found"),
+        *("The model\u2019s response doesn\u2019t reach a conclusion.", "It ends without giving a value."),
+    ],
+    "no judge": ["The service is overloaded, please try again later.", "I cannot help with this request."],
+}
+
+
+def test_a_judges_words_are_an_answer_or_say_that_there_is_none_or_are_those_of_no_judge(monkeypatch):
+    """lmms-eval takes the nearest choice for each, which is right here."""
+
+    def kind(extraction):
+        said = {"llm_as_judge_eval": {"extraction": extraction, "true_false": True}}
+        monkeypatch.setattr(scoring, "_mathvista", lambda row, results: said)
+        found = scoring.mathvista({"answer_type": "text", "choices": CHOICES}, [RESPONSE])
+        if found["unreadable"]:
+            return "no judge"
+        return "an answer" if found["llm_as_judge_eval"] else "no answer"
+
+    assert {text: kind(text) for texts in EXTRACTED.values() for text in texts} == {
+        text: what for what, texts in EXTRACTED.items() for text in texts
+    }

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.loopback_judge import LoopbackJudge
 from trl_vade.evaluation.corrections import close_eval
-from trl_vade.evaluation.judge import Judge, no_proxy
+from trl_vade.evaluation.judge import Judge
 
 SECRET = "sk-secret-4711"
 
@@ -22,9 +22,8 @@ def lmms(server):
     """lmms-eval's own scoring of the three tasks, imported with the judge's variables, as its own process does it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JUDGE_API_KEY", SECRET)
-        for name, value in (Judge(server.url, server.model).environment() | no_proxy({})).items():
+        for name, value in Judge(server.url, server.model).environment().items():
             patch.setenv(name, value)
-        patch.setenv("HTTP_PROXY", "http://127.0.0.1:1")  # where nobody is
         close_eval()
         from lmms_eval.llm_judge.base import ServerInterface
         from lmms_eval.llm_judge.providers.openai import OpenAIProvider

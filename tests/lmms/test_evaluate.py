@@ -20,7 +20,7 @@ from tests.support.loopback_judge import LoopbackJudge
 from trl_vade.cli.main import app
 from trl_vade.evaluation import benchmarks
 from trl_vade.evaluation.results import read_results
-from trl_vade.evaluation.runs import read_run, run_folder
+from trl_vade.evaluation.runs import run_folder
 from trl_vade.rewards.functions import INSTRUCTION
 from trl_vade.testbed import exact_answer_reward, load_testbed_dataset, load_testbed_model
 
@@ -125,20 +125,6 @@ def test_a_checkpoint_is_evaluated_with_four_seeds_and_the_table_has_the_mean_an
     assert "average@4" in printed
     assert results["versions"]["lmms-eval"] == "0.7.3"
     assert results["judge"]["model"] in printed
-
-
-def test_the_scores_are_those_of_the_answers_that_the_model_gave(published):
-    """lmms-eval scored what stands between the tags: counted here by hand."""
-    _, output, _, _ = published
-    answers = [scene.answer for scene in stand_ins.scenes(4)]
-    for seed in range(4):
-        said = texts(output, "chartqa", seed)
-        right = [f"<answer>{answer}</answer>" in said[number] for number, answer in enumerate(answers)]
-        run = read_run(
-            run_folder(output, benchmarks.BENCHMARKS["chartqa"], seed), benchmarks.BENCHMARKS["chartqa"], seed, None
-        )
-        assert [run.scores[number] >= ok for number, ok in enumerate(right)] == [True] * 4
-    assert any("<answer>" in text for seed in range(4) for text in texts(output, "chartqa", seed))
 
 
 def test_the_card_and_the_raw_results_come_to_the_hub_in_one_commit(published):
@@ -256,16 +242,8 @@ class ServedModel(LoopbackJudge):
 
 def served(server, rows, output, *options):
     words = ["evaluate", "served", "--output_path", str(output), "--tasks", "chartqa", *map(str, options)]
-    words += [
-        "--model_args",
-        "max_retries=1",
-        "--backend",
-        "server",
-        "--server_url",
-        server.url,
-        "--data",
-        f"chartqa={rows['chartqa']}",
-    ]
+    words += ["--model_args", "max_retries=1", "--backend", "server", "--server_url", server.url]
+    words += ["--data", f"chartqa={rows['chartqa']}"]
     return CliRunner().invoke(app, words, prog_name="trl-vade")
 
 

@@ -22,7 +22,7 @@ from scripts.mixture.conversations import Question
 from scripts.mixture.fetch import local_files, open_stream
 from scripts.mixture.overlap import read_evaluation_sets
 from scripts.mixture.rows import DROPPED, Choice, Recipe, features, key, prompt_text, row_name
-from scripts.mixture.sources import SOURCES
+from scripts.mixture.sources import SOURCES, SourceSchemaError, SourceShortageError
 from tests.support.mixture_stand_ins import (
     ONE_VISION,
     content,
@@ -34,7 +34,7 @@ from tests.support.mixture_stand_ins import (
 )
 from tests.support.rows import text_of
 from trl_vade import VADEGRPOTrainer
-from trl_vade.errors import ConfigurationError, SourceSchemaError, SourceShortageError
+from trl_vade.errors import ConfigurationError
 from trl_vade.rewards.functions import INSTRUCTION
 from trl_vade.rewards.verifiers import judge
 

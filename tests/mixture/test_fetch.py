@@ -10,7 +10,7 @@ from datasets import ClassLabel, Features, Image, List, Value
 
 from scripts.mixture import fetch
 from scripts.mixture.fetch import check_schema, kind_of, local_files, open_stream, planned_bytes
-from scripts.mixture.sources import SOURCES
+from scripts.mixture.sources import SOURCES, SourceSchemaError
 from tests.support.mixture_stand_ins import (
     CHART_QA,
     ONE_VISION,
@@ -21,7 +21,7 @@ from tests.support.mixture_stand_ins import (
     write_card,
     write_files,
 )
-from trl_vade.errors import ConfigurationError, SourceSchemaError
+from trl_vade.errors import ConfigurationError
 from trl_vade.hub.failures import HTTP_ERROR
 
 TEXT = Value("string")

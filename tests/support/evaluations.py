@@ -121,12 +121,12 @@ done = lambda number: Path(plan["done"], str(number)).touch()
 
 
 def write_runner(folder, code):
-    """A package in `folder`: processes that start there find its `evaluation.runner`, not the real one."""
+    """A package in `folder`: processes that start there find its `evaluation.process`, not the real one."""
     package = folder / "trl_vade" / "evaluation"
     package.mkdir(parents=True, exist_ok=True)
     for each in (package, package.parent):
         (each / "__init__.py").touch()
-    (package / "runner.py").write_text(BEGIN + textwrap.dedent(code), encoding="utf-8")
+    (package / "process.py").write_text(BEGIN + textwrap.dedent(code), encoding="utf-8")
 
 
 RUNNER = """

@@ -1,15 +1,14 @@
 """A stand-in for huggingface.co on the loopback interface; the real `huggingface_hub` client talks to it.
 
     with LoopbackHub() as hub:
-        run_client(hub, "from huggingface_hub import create_repo; create_repo('you/notes')", tmp_path)
+        create_repo("you/notes")  # with the `client_environment`, as by the fixture `hub` of conftest.py
         hub.repos["you/notes"].files()  # {path: bytes}; a dataset repo is hub.repos["datasets/you/notes"]
 
 It proves the client's side only: which requests our calls make the client send, and what becomes of them when an
 answer is an error or never comes. That huggingface.co answers in the same way is not proven by a test that passes
 here. It has the routes that huggingface_hub 2.4 uses. Not there: Xet, which the client uses on the Hub where hf_xet
 is installed, pull requests, paging, multi-part uploads, the data set viewer, .gitignore, tags by request. Of a
-card's metadata the YAML syntax and the types in `CARD_KEYS` are checked. Each answer has the headers of the Hub's rate
-limit (https://huggingface.co/docs/hub/rate-limits). The fixture `hub` of conftest.py connects the tests' own process.
+card's metadata the YAML syntax and the types in `CARD_KEYS` are checked.
 """
 
 import asyncio
@@ -22,21 +21,18 @@ import re
 import subprocess
 import sys
 import textwrap
-import threading
 import time
 from collections import namedtuple
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from types import SimpleNamespace
 from urllib.parse import parse_qs, unquote
 
-import uvicorn
 import yaml
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
-from uvicorn.protocols.http.h11_impl import H11Protocol
-from uvicorn.server import ServerState
+
+from tests.support.loopback import Loopback
 
 # What goes to LFS whatever its size. The Hub decides by the repo's .gitattributes, of which it writes a longer one.
 LFS_PATTERNS = ("*.arrow", "*.bin", "*.npz", "*.parquet", "*.pt", "*.safetensors", "*.zip", "*tfevents*")
@@ -48,7 +44,6 @@ CARD_KEYS = {  # of modelcard.md in https://github.com/huggingface/hub-docs; `la
     **dict.fromkeys(("tags", "configs", "model-index", "widget"), (list, "an array")),
     **dict.fromkeys(("base_model", "datasets"), ((str, list), "a string or an array")),
 }
-RATE_LIMIT = {"RateLimit": '"api";r=499;t=123', "RateLimit-Policy": '"fixed window";"api";q=500;w=300'}
 
 
 def card_errors(data):
@@ -240,7 +235,7 @@ class Handlers:
         head = call.repo.commit(call.rev)
 
         def told(path, size):
-            lfs = size > self.lfs_threshold or any(fnmatch.fnmatch(path, pattern) for pattern in LFS_PATTERNS)
+            lfs = size > 10 * 2**20 or any(fnmatch.fnmatch(path, pattern) for pattern in LFS_PATTERNS)
             entry = head.describe(path) if path in head.files else {}
             oid = entry.get("lfs", entry).get("oid")  # by which the client leaves out what has not changed
             return {"path": path, "uploadMode": "lfs" if lfs else "regular", "shouldIgnore": False, "oid": oid}
@@ -325,25 +320,16 @@ class Handlers:
         return Response(data[start:stop], 206, headers)
 
 
-class CuttableProtocol(H11Protocol):
-    """uvicorn's, with the connection in the request's state: ASGI itself knows no way to hang up."""
-
-    def connection_made(self, transport):
-        super().connection_made(transport)
-        self.app_state = {**self.app_state, "transport": transport}
-
-
-class LoopbackHub(Handlers):
+class LoopbackHub(Handlers, Loopback):
     """The stand-in, as a context manager that listens at `url`; its state stays readable after the exit.
 
-    `token` may write to the repos of `user` and of `orgs`, `read_token` may only read. Files of more than
-    `lfs_threshold` bytes go to LFS, whatever they are called. `requests` holds "METHOD /path" of every request as it
-    was sent (percent-encoded, without the query), those that met a fault too; `tokens` all tokens seen; `repos` each
-    `Repo` by its key.
+    `token` may write to the repos of `user` and of `orgs`, `read_token` may only read. `requests` holds "METHOD /path"
+    of every request as it was sent (percent-encoded, without the query), those that met a fault too; `tokens` all
+    tokens seen; `repos` each `Repo` by its key.
     """
 
     def __init__(self, user="you", token="hf_loopback", read_token="hf_read_only", orgs=("acme",)):
-        self.user, self.orgs, self.token, self.lfs_threshold = user, orgs, token, 10 * 2**20
+        self.user, self.orgs, self.token = user, orgs, token
         self.roles = {"": None, token: "write", read_token: "read"}
         self.repos, self.requests, self.tokens, self.faults, self.bugs = {}, [], set(), [], []
 
@@ -437,35 +423,10 @@ class LoopbackHub(Handlers):
                 response = HTMLResponse("<html><h1>Injected by a test</h1></html>", fault.status, fault.headers)
             elif fault.status:
                 response = Refused(fault.status, fault.reason, **fault.headers).response
-        for name, value in RATE_LIMIT.items():
-            response.headers.setdefault(name, value)
         await response(scope, receive, send)
 
-    def __enter__(self):
-        # Not by `uvicorn.Server`, which needs 0.2 s to stop; nor with a socket of `socket.create_server`, on which
-        # asyncio sets no TCP_NODELAY, and each answer is 40 ms late. A client that comes before the loop runs waits.
-        quiet = {"log_config": None, "log_level": "critical"}
-        config = uvicorn.Config(self._serve, interface="asgi3", lifespan="off", ws="none", **quiet)
-        self._loop, self._state = asyncio.new_event_loop(), ServerState()
-        protocol = partial(CuttableProtocol, config, self._state, {}, self._loop)
-        self._listener = self._loop.run_until_complete(self._loop.create_server(protocol, "127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.sockets[0].getsockname()[1]}"
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
-        return self
-
-    async def _hang_up(self):
-        self._listener.close()
-        for connection in list(self._state.connections):
-            connection.transport.abort()
-        late = [task for task in self._state.tasks if task.cancel()]  # answers that a fault delays
-        await asyncio.gather(*late, return_exceptions=True)
-
     def __exit__(self, *error):
-        asyncio.run_coroutine_threadsafe(self._hang_up(), self._loop).result(timeout=10)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(timeout=10)
-        self._loop.close()
+        super().__exit__(*error)
         if self.bugs:  # of the stand-in itself, which the client takes for an error of the Hub
             raise self.bugs[0]
 

@@ -13,14 +13,11 @@ CORRECTNESS_JUDGE_PROMPT and DEMO_PROMPT.
 import asyncio
 import json
 import re
-import threading
-from functools import partial
 
-import uvicorn
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse
-from uvicorn.protocols.http.h11_impl import H11Protocol
-from uvicorn.server import ServerState
+
+from tests.support.loopback import Loopback
 
 MODES = (
     *("good", "empty", "nonsense", "status500", "slow", "dead", "wrong model"),
@@ -76,7 +73,7 @@ def answer_of(prompt):
     return extract(prompt) if "Extracted answer:" in prompt else "I can only judge and extract."
 
 
-class LoopbackJudge:
+class LoopbackJudge(Loopback):
     """The stand-in, as a context manager that listens at `url` and serves `model`.
 
     `mode` is one of `MODES` and may be changed at any time. `calls` counts the questions, `prompts` holds them, and
@@ -159,37 +156,9 @@ class LoopbackJudge:
         await response(scope, receive, send)
 
     def __enter__(self):
-        # As `LoopbackHub` does it, which says why.
-        quiet = {"log_config": None, "log_level": "critical"}
-        config = uvicorn.Config(self._serve, interface="asgi3", lifespan="off", ws="none", **quiet)
-        self._loop, self._state = asyncio.new_event_loop(), ServerState()
-        protocol = partial(CuttableProtocol, config, self._state, {}, self._loop)
-        self._listener = self._loop.run_until_complete(self._loop.create_server(protocol, "127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.sockets[0].getsockname()[1]}/v1"
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
+        super().__enter__()
+        self.url += "/v1"
         return self
-
-    async def _hang_up(self):
-        self._listener.close()
-        for connection in list(self._state.connections):
-            connection.transport.abort()
-        late = [task for task in self._state.tasks if task.cancel()]
-        await asyncio.gather(*late, return_exceptions=True)
-
-    def __exit__(self, *error):
-        asyncio.run_coroutine_threadsafe(self._hang_up(), self._loop).result(timeout=10)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(timeout=10)
-        self._loop.close()
-
-
-class CuttableProtocol(H11Protocol):
-    """uvicorn's, with the connection in the request's state: ASGI itself knows no way to hang up."""
-
-    def connection_made(self, transport):
-        super().connection_made(transport)
-        self.app_state = {**self.app_state, "transport": transport}
 
 
 def refused(status, message):

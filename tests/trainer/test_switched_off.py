@@ -47,10 +47,10 @@ TRIED = {  # by page of docs/upstream: the tests here or elsewhere that drive bo
     "mathvista_answers": "tests/lmms/test_guard.py",
     "missing_weights": "tests/lmms/test_guard.py",
     "model_deleted": "tests/lmms/test_evaluate.py",
-    "answer_tags": "tests/evaluation/test_scoring.py",
+    "answer_tags": "tests/evaluation/test_tasks.py",
     "appended": "tests/evaluation/test_run.py",
-    "code_executed": "tests/evaluation/test_models.py",
-    "dead_judge": "tests/evaluation/test_judge_guard.py",
+    "code_executed": "tests/evaluation/test_settings.py",
+    "dead_judge": "tests/evaluation/test_judge.py",
     "failed_request": "tests/evaluation/test_runs.py",
     "generation_config": "tests/lmms/test_guard.py",
     "image_bounds": "tests/lmms/test_evaluate.py",
@@ -59,7 +59,7 @@ TRIED = {  # by page of docs/upstream: the tests here or elsewhere that drive bo
     "requirements": "tests/evaluation/test_settings.py",
     "system_prompt": "tests/lmms/test_evaluate.py",
     "token_in_log": "tests/evaluation/test_process.py",
-    "zero_accuracy": "tests/evaluation/test_scoring.py",
+    "zero_accuracy": "tests/evaluation/test_tasks.py",
 }
 
 

@@ -49,7 +49,7 @@ def show(
       trl-vade posterior show you/vade-posterior --step 100 --sort visits
       trl-vade posterior show you/vade-posterior --json | jq .mean_pass_rate
     """
-    from trl_vade.hub.posteriors.source import load_posterior
+    from trl_vade.hub.posteriors.repository import load_posterior
 
     from .showing import both_ends, print_posterior, summarise_posterior
 
@@ -114,7 +114,7 @@ def pull(
       trl-vade posterior pull you/vade-posterior posterior
       trl-vade posterior pull qwen-vade/checkpoint-100 posterior
     """
-    from trl_vade.hub.posteriors.source import pull_posterior
+    from trl_vade.hub.posteriors.repository import pull_posterior
 
     typer.echo(f"Written: {pull_posterior(source, folder, revision, step=step)}")
 
@@ -123,8 +123,7 @@ def _named_table(file: Path, name: str | None, config: str | None, split: str, t
     """Return the posterior in `file`, with names and tasks of the data set `name`, which must have its rows."""
     from trl_vade.data.row_keys import dataset_fingerprint, sample_keys
     from trl_vade.data.row_views import names_and_tasks
-    from trl_vade.hub.posteriors.facts import named_dataset
-    from trl_vade.hub.posteriors.table import posterior_table
+    from trl_vade.hub.posteriors.table import named_dataset, posterior_table
     from trl_vade.samplers.snapshot import load_snapshot
 
     snapshot = load_snapshot(file)

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 
 from trl_vade.hub.cards import one_line
-from trl_vade.hub.posteriors.facts import bin_counts, known_facts, text_histogram
-from trl_vade.hub.posteriors.table import PosteriorTable, arrow_of
+from trl_vade.hub.posteriors.table import PosteriorTable, arrow_of, bin_counts, known_facts, text_histogram
 from trl_vade.selection.report.record import ROWS_FILE, read_kept
 
 from .tables import print_columns, print_table

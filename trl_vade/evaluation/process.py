@@ -1,4 +1,7 @@
-"""lmms-eval in a process of its own, started without tokens, watched, and always ended."""
+"""lmms-eval 0.7.3 in a process of its own: started without tokens, watched, and always ended.
+
+`python -m trl_vade.evaluation.process PLAN` is that process: corrected, with one model for all runs of a plan.
+"""
 
 import json
 import os
@@ -7,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -15,8 +19,8 @@ from typing import Any
 
 from trl_vade.errors import EvaluationError, JudgeError
 
-from .judge import no_proxy
-from .judge_guard import JUDGE_EXIT
+from .corrections import correct, keep_one_model
+from .judge import JUDGE_EXIT, JudgeGuard
 
 # vLLM's engine starts each line with "(EngineCore_DP0 pid=7) ERROR 11-22 10:00:00 [core.py:1] ".
 _EXCEPTION = re.compile(r"(\(\w+ pid=\d+\) )?(ERROR \S+ \S+ \S+ )?[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)\b")
@@ -24,7 +28,7 @@ PATIENCE = 10.0  # seconds for the process to end by itself, after its last run 
 
 
 def run_plan(plan: Mapping[str, Any], log: Path, finished: Callable[[int], None], more: Mapping[str, str]) -> None:
-    """Run a plan (see `runner.main`) in a process whose output is in `log`, and return when all its runs are done.
+    """Run a plan (see `main`) in a process whose output is in `log`, and return when all its runs are done.
 
     `finished` is called with the number of each finished run; an exception from it ends the process. `more` is added
     to the environment of this process without its tokens. A process that ends before its runs is an `EvaluationError`.
@@ -34,7 +38,7 @@ def run_plan(plan: Mapping[str, Any], log: Path, finished: Callable[[int], None]
         plan_file = Path(folder, "plan.json")
         plan_file.write_text(json.dumps({**plan, "done": folder}), encoding="utf-8")
         with subprocess.Popen(
-            [sys.executable, "-m", "trl_vade.evaluation.runner", str(plan_file)],
+            [sys.executable, "-m", "trl_vade.evaluation.process", str(plan_file)],
             stdout=output,
             stderr=subprocess.STDOUT,
             stdin=subprocess.PIPE,  # closes when this process dies, and then the other one ends
@@ -62,11 +66,10 @@ def child_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """
     kept = {name: value for name, value in environment.items() if not _LEFT_OUT.fullmatch(name)}
     no_login = {"HF_HUB_DISABLE_IMPLICIT_TOKEN": "1", "HF_TOKEN_PATH": os.devnull, "PYTHON_DOTENV_DISABLED": "1"}
-    return kept | no_login | no_proxy(environment) | {"PYTHONSAFEPATH": "1"}
+    return kept | no_login | {"PYTHONSAFEPATH": "1"}
 
 
 def _watch(process: "subprocess.Popen[bytes]", folder: Path, runs: int, finished: Callable[[int], None]) -> bool:
-    """Call `finished` for each run. Return True after the last one, and False if the process ends before."""
     for number in range(runs):
         while not (folder / str(number)).exists():
             if process.poll() is not None and not (folder / str(number)).exists():
@@ -103,3 +106,40 @@ def _error(code: int, log: Path) -> EvaluationError:
         f"lmms-eval ended with exit code {code} before its runs were done. {again} Rows of a benchmark that cannot be "
         f"downloaded are given with --data TASK=FOLDER. The end of its log ({log}):\n{shown}"
     )
+
+
+def main(plan_file: str) -> None:
+    """Do the runs of a plan, one after the other, and create `done/<number>` after each.
+
+    It is a JSON file with `model` and `arguments` (lmms-eval's name of the backend and the arguments of its class),
+    `repetition_penalty`, `tasks` (a folder), `instruction`, `system_prompt`, `done` (a folder), and `runs`: for each
+    run its `folder`, `judged`, and the `options` of lmms-eval.
+    """
+    plan = json.loads(Path(plan_file).read_text(encoding="utf-8"))
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    os.chdir(plan["done"])
+    correct(plan["instruction"], plan["system_prompt"])
+    keep_one_model(plan["model"], plan["arguments"], plan["repetition_penalty"])
+    from lmms_eval import __main__ as command
+
+    for number, run in enumerate(plan["runs"]):
+        guard = JudgeGuard()
+        if run["judged"]:
+            guard.install()
+        os.chdir(run["folder"])  # `--output_path .`: lmms-eval splits the path at commas, and writes it into its files
+        sys.argv = ["lmms-eval", *run["options"], "--include_path", plan["tasks"]]
+        # Its command line, without the part that turns an exception into exit code 0.
+        command.cli_evaluate_single(command.parse_eval_args()[1])
+        if run["judged"]:
+            report = json.dumps(guard.report(), ensure_ascii=False)
+            Path(run["folder"], "judge.json").write_text(report, encoding="utf-8")
+        Path(plan["done"], str(number)).touch()
+
+
+def _end_with_parent() -> None:
+    os.read(sys.stdin.fileno(), 1)  # until the pipe of the parent process closes
+    os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

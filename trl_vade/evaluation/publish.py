@@ -17,17 +17,17 @@ from typing import Any
 from urllib.parse import quote
 
 import yaml
-from huggingface_hub import EvalResult, EvalResultEntry, HfApi, ModelCard, constants, get_token
+from huggingface_hub import EvalResult, EvalResultEntry, HfApi, ModelCard, constants
 from huggingface_hub import eval_result_entries_to_yaml as as_entries
 from huggingface_hub.utils import yaml_dump
 
-from trl_vade.errors import EvaluationError
 from trl_vade.hub.cards import CARD_FILE, RESULTS, RESULTS_END
 from trl_vade.hub.failures import FAILURES
 from trl_vade.hub.uploading import HubTarget, ensure_repo, send_folder, with_retries
 
 from .benchmarks import BENCHMARKS, Benchmark
 from .results import Results, measurement, read_results, table_of
+from .runs import run_folder
 
 LEADERBOARDS = ".eval_results/trl_vade.yaml"
 SOURCE = "trl_vade"  # the source of our entries in a model index, which tells them from those of others
@@ -40,17 +40,12 @@ def publish_results(output: Path, target: HubTarget) -> str:
     judge's words on them, are not published. After an error nothing is, and the results stay in `output`.
     """
     results = read_results(output)
-    if results["limit"] is not None:
-        raise EvaluationError(f"{output} has results on a part of the questions (--limit), which are not published.")
     with tempfile.TemporaryDirectory() as name:
         # The time of the first run stays when runs are added.
         times = [Path(run["results_file"]).name for part in results["benchmarks"].values() for run in part["runs"]]
         staged, raw = Path(name), f"vade_evaluation/{min(times).removesuffix('_results.json')}"
-        token = get_token()
         for path in _raw_files(output, results):
             content, copy = path.read_text(encoding="utf-8"), staged / raw / path.relative_to(output)
-            if token and token in content:
-                raise EvaluationError(f"{path} contains your token, so nothing is published.")
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_text(_without_home(content), encoding="utf-8")
         target = ensure_repo(target)
@@ -81,11 +76,8 @@ def _raw_files(output: Path, results: Results) -> Iterable[Path]:
     yield from (output / name for name in ("results.json", "results.md", "evaluation.json"))
     for name, part in results["benchmarks"].items():
         for run in part["runs"]:
-            file = output / run["results_file"]
-            yield file
-            if name not in results["data"]:
-                yield from file.parent.glob(file.name.replace("results.json", "samples_*.jsonl"))
-                yield from (output / Path(*Path(run["results_file"]).parts[:2])).glob("judge.json")
+            whole = filter(Path.is_file, run_folder(output, BENCHMARKS[name], run["seed"]).rglob("*"))
+            yield from [output / run["results_file"]] if name in results["data"] else whole
 
 
 def with_results(card: ModelCard, index: list[EvalResult], section: str, name: str) -> str:
@@ -157,10 +149,9 @@ def entries(results: Results, source: str) -> tuple[list[EvalResult], list[EvalR
 
 
 def task_id(benchmark: Benchmark, dataset: str) -> str | None:
-    """Return the `id` of the task with the benchmark's configuration and split on a data set's leaderboard.
+    """Return the `id` of the one task of a data set's `eval.yaml` with the benchmark's configuration and split.
 
-    A data set declares its leaderboard by `eval.yaml`: `tasks`, each with `id`, `config` (default: the default one)
-    and `split` (default: test). None if there is no such task or several, or no file.
+    `config` and `split` of a task are "default" and "test" if they are left out. None if there is no such task.
     """
     asked = (benchmark.config or "default", benchmark.split)
     with suppress(*FAILURES, yaml.YAMLError, TypeError, AttributeError):

@@ -2,8 +2,6 @@
 
 import json
 import math
-import os
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
@@ -86,7 +84,7 @@ def measurement(name: str, part: Mapping[str, Any]) -> dict[str, str]:
 
 def _about(run: Run, output: Path) -> dict[str, Any]:
     found = {name: getattr(run, name) for name in ("seed", "score", "questions", "unscored", "unreadable_verdicts")}
-    return found | {"results_file": Path(os.path.relpath(run.results_file, output)).as_posix()}
+    return found | {"results_file": run.results_file.relative_to(output).as_posix()}
 
 
 def _mean_and_error(scores: Sequence[float]) -> dict[str, float | None]:
@@ -101,20 +99,18 @@ def _with_error(part: Mapping[str, Any]) -> str:
 def _paper_rows(results: Results) -> list[PaperRow]:
     if not any(name in FIVE for name in results["benchmarks"]):
         return []
-    sizes = {size.upper() for size in re.findall(r"(?<![\d.])[37]B(?![a-z\d])", results["model"]["name"], re.I)}
-    return [row for row in PAPER if not sizes or any(f"-{size}-" in row.model for size in sizes)]
+    name = results["model"]["name"].lower()
+    return [row for row in PAPER if row.model.split("-")[2].lower() in name] or list(PAPER)
 
 
 def _paper_cells(row: PaperRow, names: Sequence[str]) -> list[str]:
     scores = dict(zip(FIVE, row.scores, strict=True))
-    method = "base" if row.method == "base" else f"{row.algorithm}, {row.method}"
     cells = [f"{scores[name]:.2f}" if name in scores else "-" for name in names]
     average = f"{fmean(scores[name] for name in names):.2f}" if set(names) <= set(FIVE) else "-"
-    return [f"{row.model}, {method} (paper)", *cells, average]
+    return [f"{row.model}, {row.method} (paper)", *cells, average]
 
 
 def _notes(results: Results) -> list[str]:
-    """Return the notes below the table."""
     benchmarks, seeds, judge = results["benchmarks"], results["seeds"], results["judge"]
     error = "mean ± standard error of the mean over" if len(seeds) > 1 else "one run,"
     notes = [f"Per cent, average@{len(seeds)}: {error} seeds {', '.join(map(str, seeds))}."]
@@ -131,19 +127,11 @@ def _notes(results: Results) -> list[str]:
         unreadable = sum(run["unreadable_verdicts"] for part in benchmarks.values() for run in part["runs"])
         paper = "" if PAPER_JUDGE in judge["model"] else f" The paper's judge is {PAPER_JUDGE}."
         notes.append(f"Judge: {judge['model']}.{paper} {unreadable} of its answers had no verdict and count as wrong.")
-    return notes + _paper_notes(list(benchmarks))
-
-
-def _paper_notes(names: Sequence[str]) -> list[str]:
-    if not set(names) & set(FIVE):
-        return []
-    notes = [
-        "The rows of the paper: VADE, arXiv 2511.18902, Table 1, average@4. By its figures, ScienceQA-IMG and ChartQA "
-        "are one greedy run, scored by lmms-eval. MathVista, MathVerse and MathVision are four runs, scored by the "
-        "benchmarks' official code with a judge. Other settings are not known. Only what was measured alike compares."
-    ]
-    if not set(names) <= set(FIVE):
-        notes.append("The average includes benchmarks that the paper does not have, so its rows have no average.")
-    elif 1 < len(names) < len(FIVE):
-        notes.append(f"All averages, also the paper's, are over {', '.join(names)}, not over the paper's five.")
+    if set(benchmarks) & set(FIVE):
+        notes.append(
+            "The rows of the paper: VADE, arXiv 2511.18902, Table 1, average@4. By its figures, ScienceQA-IMG and "
+            "ChartQA are one greedy run, scored by lmms-eval. MathVista, MathVerse and MathVision are four runs, "
+            "scored by the benchmarks' official code with a judge. Other settings are not known. Only what was "
+            "measured alike compares."
+        )
     return notes

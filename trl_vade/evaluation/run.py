@@ -17,17 +17,14 @@ from trl_vade.errors import ConfigurationError, EvaluationError, JudgeError
 from trl_vade.files import save_whole
 
 from .benchmarks import Benchmark
-from .models import EvaluatedModel, find_model, fingerprint, model_arguments
 from .process import run_plan
 from .results import Results, write_results
 from .runs import Run, read_run, run_folder
-from .settings import BACKENDS, Evaluation, check, versions
+from .settings import BACKENDS, SERVER_KEY, EvaluatedModel, Evaluation, check, find_model, fingerprint, versions
 from .tasks import task_folder
 
-Progress = Callable[[Run], None]
 
-
-def evaluate(evaluation: Evaluation, progress: Progress | None = None) -> Results:
+def evaluate(evaluation: Evaluation, progress: Callable[[Run], None] = lambda run: None) -> Results:
     """Run an evaluation, write its results, and return them; see `results.write_results`.
 
     `progress` is called with each finished run, those of earlier commands first. After an `EvaluationError` (also of
@@ -35,32 +32,25 @@ def evaluate(evaluation: Evaluation, progress: Progress | None = None) -> Result
     """
     benchmarks = check(evaluation)
     model = find_model(evaluation)
-    progress, started, runs = progress or (lambda run: None), _now(), {}
+    started, runs = _now(), {}
     facts = shared_facts(evaluation, model, benchmarks)
     keep_settings(evaluation.output, facts)
     # Seed by seed, so that an interrupted evaluation has complete seeds.
-    each = [(benchmark, seed) for seed in evaluation.seeds for benchmark in benchmarks]
-    pairs = [(benchmark, seed) for benchmark, seed in each if seed in evaluation.seeds_of(benchmark)]
+    pairs = [(one, seed) for seed in evaluation.seeds for one in benchmarks if seed in evaluation.seeds_of(one)]
     for pair in pairs:
         with suppress(EvaluationError):
             runs[pair] = read_run(run_folder(evaluation.output, *pair), *pair, evaluation.limit)
             progress(runs[pair])
     if todo := [pair for pair in pairs if pair not in runs]:
         runs |= _run_all(evaluation, model, todo, progress)
-    facts |= {
-        "decoding": {one.name: evaluation.generation.named(one, evaluation.backend) for one in benchmarks},
-        "seeds": list(evaluation.seeds),
-        "command": evaluation.command,
-        "started": started,
-        "finished": _now(),
-    }
+    facts |= {"decoding": {one.name: evaluation.generation.named(one, evaluation.backend) for one in benchmarks}}
+    facts |= {"seeds": list(evaluation.seeds), "command": evaluation.command, "started": started, "finished": _now()}
     return write_results(evaluation.output, facts, [runs[pair] for pair in pairs])
 
 
 def shared_facts(evaluation: Evaluation, model: EvaluatedModel, benchmarks: Sequence[Benchmark]) -> dict[str, Any]:
     """Return the facts that all runs of an output directory share, as JSON values."""
     judge = evaluation.judge if any(benchmark.judged for benchmark in benchmarks) else None
-    folders = evaluation.data.items()
     return {
         "model": {"name": model.name, "revision": model.revision, "fingerprint": model.fingerprint},
         **{name: getattr(evaluation, name) for name in ("backend", "limit", "system_prompt", "instruction")},
@@ -68,8 +58,8 @@ def shared_facts(evaluation: Evaluation, model: EvaluatedModel, benchmarks: Sequ
         "model_args": dict(evaluation.model_args),
         "batch_size": evaluation.batch_size,  # a sampled answer depends on the rest of its batch
         "versions": versions(),
-        "data": {name: folder.resolve().name for name, folder in folders},
-        "rows": {name: fingerprint(filter(Path.is_file, folder.rglob("*"))) for name, folder in folders},
+        "data": {name: folder.resolve().name for name, folder in evaluation.data.items()},
+        "rows": {name: fingerprint(filter(Path.is_file, one.rglob("*"))) for name, one in evaluation.data.items()},
         "judge": judge and asdict(judge),
     }
 
@@ -98,7 +88,7 @@ def keep_settings(output: Path, facts: dict[str, Any]) -> None:
 
 
 def _run_all(
-    evaluation: Evaluation, model: EvaluatedModel, todo: Sequence[tuple[Benchmark, int]], progress: Progress
+    evaluation: Evaluation, model: EvaluatedModel, todo: Sequence[tuple[Benchmark, int]], tell: Callable[[Run], None]
 ) -> dict[tuple[Benchmark, int], Run]:
     """Do the runs in one process of lmms-eval. Probe the judge before the first run and after each judged one."""
     judge, runs = evaluation.judge if any(benchmark.judged for benchmark, _ in todo) else None, {}
@@ -114,8 +104,8 @@ def _run_all(
             except JudgeError:
                 (folder / "judge.json").unlink()  # the run does not count, now or later
                 raise
-        run = runs[benchmark, seed] = read_run(folder, benchmark, seed, evaluation.limit)
-        progress(run)
+        runs[benchmark, seed] = read_run(folder, benchmark, seed, evaluation.limit)
+        tell(runs[benchmark, seed])
 
     with task_folder(evaluation, list(dict.fromkeys(benchmark for benchmark, _ in todo))) as tasks:
         plan = {
@@ -132,8 +122,25 @@ def _run_all(
     return runs
 
 
+def model_arguments(evaluation: Evaluation, model: EvaluatedModel) -> dict[str, Any]:
+    """Return the arguments of lmms-eval's class of the backend, with the user's.
+
+    By default vLLM's class executes code of the model's repository, and takes the larger of its own `max_new_tokens`
+    (4096) and the request's (lmms-eval 0.7.3, models/chat/vllm.py, models/simple/vllm.py). Both are turned off.
+    """
+    folder, size, given = str(model.folder), evaluation.batch_size, evaluation.model_args
+    own = {
+        "transformers": {"pretrained": folder, "batch_size": size},
+        "vllm": {"model": folder, "batch_size": size, "trust_remote_code": False, "max_new_tokens": 1},
+        "server": {"model_version": model.name, "base_url": evaluation.server_url, "num_concurrent": size},
+    }[evaluation.backend]
+    if clash := sorted({*own, "api_key", "seed", "system_prompt"} & given.keys()):
+        raise ConfigurationError(f"--model_args {', '.join(clash)}: MODEL, the options and {SERVER_KEY} set these.")
+    return own | dict(given)
+
+
 def _planned(evaluation: Evaluation, benchmark: Benchmark, seed: int) -> dict[str, Any]:
-    """Empty the folder of a run, and return the run as `runner` takes it."""
+    """Empty the folder of a run, and return the run as `process.main` takes it."""
     folder = run_folder(evaluation.output.resolve(), benchmark, seed)
     shutil.rmtree(folder, ignore_errors=True)  # lmms-eval 0.7.3 would append to the files of an interrupted run
     folder.mkdir(parents=True)

@@ -1,22 +1,25 @@
-"""The settings of an evaluation, and what is refused before a model is loaded."""
+"""The settings of an evaluation, what is refused before a model is loaded, and the model, found."""
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from trl_vade.errors import ConfigurationError
+from trl_vade.errors import ConfigurationError, EvaluationError
 from trl_vade.rewards.functions import INSTRUCTION
 
 from .benchmarks import FIVE, Benchmark, find_benchmarks
-from .judge import Judge
+from .judge import Judge, served_models, told
 
 LMMS_EVAL = "0.7.3"  # the release whose faults are corrected
 SAMPLED = 0.6  # the temperature of benchmarks whose figures in the paper are of different runs
-BACKENDS = {"transformers": "qwen2_5_vl", "vllm": "vllm", "server": "openai"}
-"""Our names of the backends, and those of lmms-eval."""
+BACKENDS = {"transformers": "qwen2_5_vl", "vllm": "vllm", "server": "openai"}  # our names, and those of lmms-eval
+SERVER_KEY = "VADE_SERVER_API_KEY"  # the environment variable with the key of an evaluated server
+MODEL_FILES = ("config.json", "*processor*.json", "tokenizer*", "*.jinja", "*.safetensors")
 PACKAGES = ("trl-vade", "lmms-eval", "trl", "transformers", "torch", "vllm", "datasets", "evaluate", "math-verify")
 
 
@@ -40,10 +43,11 @@ class Generation:
     def named(self, benchmark: Benchmark, backend: str) -> str:
         """Return the decoding of a benchmark in words, for the head of a table; a greedy one starts with "greedy"."""
         one = self.of(benchmark)
-        top_k = f", top-k {one.top_k}" if one.top_k and backend != "server" else ""
-        words = f"temperature {one.temperature:g}, top-p {one.top_p:g}{top_k}" if one.temperature else "greedy"
-        theirs = "top-k and penalties of the server" if backend == "server" else None
-        return f"{words}, {theirs or f'repetition penalty {self.repetition_penalty:g}'}"
+        words = f"temperature {one.temperature:g}, top-p {one.top_p:g}" if one.temperature else "greedy"
+        if backend == "server":
+            return f"{words}, top-k and penalties of the server"
+        top_k = f", top-k {one.top_k}" if one.temperature and one.top_k else ""
+        return f"{words}{top_k}, repetition penalty {one.repetition_penalty:g}"
 
 
 @dataclass(frozen=True)
@@ -104,3 +108,49 @@ def versions() -> dict[str, str]:
         with suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
     return found
+
+
+@dataclass(frozen=True)
+class EvaluatedModel:
+    """A model to evaluate."""
+
+    name: str  # a folder's name, a Hub id, or the name on a server
+    folder: Path | None  # the folder of its files; None for a served model
+    revision: str | None  # the commit on the Hub; None for a local or served model
+    fingerprint: str  # see `fingerprint`; of a served model its name
+
+
+def find_model(evaluation: Evaluation) -> EvaluatedModel:
+    """Return the model: a folder, a model of the Hub, which is downloaded, or a model on a server.
+
+    The download uses the login of this process; the process that evaluates gets no token.
+    """
+    name, folder, commit = evaluation.model, Path(evaluation.model), None
+    try:
+        if evaluation.backend == "server":
+            served = served_models(str(evaluation.server_url), SERVER_KEY)
+            if name not in served:
+                raise EvaluationError(f"the server has {', '.join(served) or 'no model'}")
+            return EvaluatedModel(name, None, None, name)
+        if not folder.is_dir() or evaluation.revision:
+            from huggingface_hub import snapshot_download
+
+            others = ["checkpoint-*", "last-checkpoint/*", "vade_evaluation/*"]
+            folder = Path(snapshot_download(name, revision=evaluation.revision, ignore_patterns=others))
+            commit = folder.name  # the name of a snapshot in the cache is its commit
+        kind = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("model_type")
+    except Exception as error:  # of many kinds: no repository, network or login, a wrong name, no model
+        raise EvaluationError(f"The model {name} cannot be evaluated: {told(error, SERVER_KEY)}") from error
+    if evaluation.backend == "transformers" and kind != "qwen2_5_vl":
+        raise ConfigurationError(f"{name} is a {kind!r}, not Qwen2.5-VL: use --backend vllm or --backend server.")
+    own = [path for pattern in MODEL_FILES for path in folder.glob(pattern) if not path.name.startswith("vade_")]
+    return EvaluatedModel(name if commit else folder.resolve().name, folder.resolve(), commit, fingerprint(own))
+
+
+def fingerprint(files: Iterable[Path]) -> str:
+    """Return 16 hexadecimal digits of the names, sizes and times of files, which tell whether they have changed.
+
+    In the Hub's cache a file that a commit did not change stays as it is: publishing results changes no model.
+    """
+    facts = sorted((path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files)
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]

@@ -4,7 +4,6 @@ import re
 from json import JSONDecodeError
 
 from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
-from huggingface_hub.utils import parse_ratelimit_headers
 
 from trl_vade.errors import HubError, HubOfflineError
 
@@ -21,7 +20,6 @@ _WAYS_OUT = {  # by status
     None: "Check the network and HF_ENDPOINT.",
     401: "Set HF_TOKEN to a valid token, or run `hf auth login`.",
     403: f"Use a token with write access to a repository of yours. If its storage is full: {_ROOM}",
-    413: "Delete or shrink files that are no weights.",
     429: "A repository takes 128 commits an hour: a larger save_steps makes fewer.",
     **dict.fromkeys((402, 507), _ROOM),
 }
@@ -44,10 +42,8 @@ def as_hub_error(error: Exception, target: object) -> HubError:
         may_pass = status in (None, 404, 408, 409, 412, 429) or (status >= 500 and status != 507)
         may_pass |= "LFS pointer" in what  # the Hub does not see yet what was just sent
         advice = _WAYS_OUT.get(status, "See https://status.huggingface.co." if may_pass else _MEND)
-        limit, after = parse_ratelimit_headers(headers), headers.get("Retry-After", "")
-        wait = float(after) if after.isdigit() else 120.0 if status == 429 else 0.0  # its hour is not told
-        if limit is not None and limit.remaining == 0:  # the Hub sends this header with every answer
-            wait = limit.reset_in_seconds + 1.0  # it rounds
+        after = headers.get("Retry-After", "")
+        wait = float(after) if after.isdigit() else 120.0 if status == 429 else 0.0  # the Hub rarely says how long
     return HubError(f"{what} {advice}", status=status, may_pass=may_pass, retry_after=wait)
 
 

@@ -24,6 +24,7 @@ logger = logging.getLogger(__name__)
 STAGED = "_hub-"  # Begins the name of a folder in the output directory. transformers pushes nothing with "_" first.
 
 Commit = Future[CommitInfo | None]
+Send = Callable[[HubTarget], CommitInfo]
 
 
 class Staging:
@@ -50,10 +51,9 @@ class Staging:
         try:
             folder.mkdir()
             about = {"card": fill(folder), "commit_description": f"step-{step}"}
-            send = partial(send_folder, folder=folder, message=message, **about)
+            send: Send | HubError = partial(send_folder, folder=folder, message=message, **about)
         except Exception as raised:  # such as a full disk; the checkpoint is saved, so training goes on
-            failure = HubError(f"{self.target}: {message!r} could not be set aside ({in_one_line(raised)}).")
-            send = partial(_refuse, failure)
+            send = HubError(f"{self.target}: {message!r} could not be set aside ({in_one_line(raised)}).")
         older, self._newest = self._newest, folder
         self._push = partial(self._send, older, folder, message, send)
         return self.send()
@@ -69,9 +69,11 @@ class Staging:
         found = (re.fullmatch(r"step-(\d+)", commit.message) for commit in commits)
         return next((int(step[1]) for step in found if step), -1)
 
-    def _send(self, older: Path, folder: Path, message: str, send: Callable[..., CommitInfo]) -> CommitInfo | None:
+    def _send(self, older: Path, folder: Path, message: str, send: Send | HubError) -> CommitInfo | None:
         shutil.rmtree(older, ignore_errors=True)  # its job is over
         try:
+            if isinstance(send, HubError):
+                raise send
             commit = with_retries(lambda: send(self.target) if folder is self._newest else None, self.target)
         except Exception as raised:  # an error in this thread would be lost
             error = raised if isinstance(raised, HubError) else HubError(f"{self.target}: {in_one_line(raised)}")
@@ -81,10 +83,6 @@ class Staging:
         if commit:
             self._announce(f"{message!r} is on the Hub: {self.target.repo_id}")
         return commit
-
-
-def _refuse(error: HubError, target: HubTarget) -> CommitInfo:
-    raise error
 
 
 def link(file: Path, target: Path, *, copy: bool = False) -> None:

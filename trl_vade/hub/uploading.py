@@ -1,7 +1,4 @@
-"""Upload of a folder to the Hugging Face Hub by the client's `upload_folder`, with retries.
-
-The client reads the token from HF_TOKEN or from the login (`hf auth login`). No function here writes one to a file.
-"""
+"""Upload of a folder to the Hugging Face Hub by the client's `upload_folder`, with retries; no token is written."""
 
 import logging
 import os
@@ -13,22 +10,18 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from huggingface_hub import CommitInfo, HfApi, constants
-from huggingface_hub.constants import REPOCARD_NAME
 
 from .failures import FAILURES, as_hub_error, in_one_line
 
 logger = logging.getLogger(__name__)  # accelerate's logger does not work in a command without a trainer
 
-PATIENCE = (2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
-"""Seconds before each retry. A longer wait that the Hub asks for is respected, up to `LONGEST`."""
-LONGEST = 600.0
+PATIENCE = (2.0, 4.0, 8.0, 16.0, 32.0, 64.0)  # seconds before each retry
+LONGEST = 600.0  # seconds of a longer wait that the Hub asks for
 
-Result = TypeVar("Result")
-Card = Callable[[list[str]], str]
-"""Returns the text of a card for the paths that the repository keeps."""
+Card = Callable[[list[str]], str]  # returns the text of a card for the paths that the repository keeps
 
 
 def is_hub_id(value: Any) -> bool:
@@ -59,8 +52,7 @@ class HubTarget:
     @property
     def where(self) -> dict[str, Any]:
         """Return the arguments with which the client takes it."""
-        branch = {"repo_id": self.repo_id, "repo_type": self.repo_type, "revision": self.revision}
-        return branch | {"token": self.token}
+        return {"repo_id": self.repo_id, "repo_type": self.repo_type, "revision": self.revision, "token": self.token}
 
 
 def branch_of(revision: str | None) -> str | None:
@@ -91,8 +83,7 @@ def send_folder(
 
     In the same commit, the checkpoints and steps of the folder become what they are here, and later ones are deleted,
     which the log says: the repository shows one run. Paths that match `delete` go, too. `card` makes README.md. If the
-    Hub refuses it, the other files go without it. Over 250 files are several commits (huggingface_hub 2.4), of which
-    the first deletes. `about` are arguments of `upload_folder`, whose errors are raised.
+    Hub refuses it, the other files go without it. `about` are arguments of `upload_folder`, whose errors are raised.
     """
     api, here = HfApi(), [path.name for path in folder.iterdir() if path.is_dir()]
     now = api.repo_info(**target.where)
@@ -102,7 +93,7 @@ def send_folder(
     later = [top for top in tops if (of := _kind_and_step(top))[1] > newest.get(of[0], inf)]
     if card:
         text = card([path for path in there if path.split("/")[0] not in later])
-        (folder / REPOCARD_NAME).write_text(text, encoding="utf-8")
+        (folder / constants.REPOCARD_NAME).write_text(text, encoding="utf-8")
     mirrored = [name for name in here if name == "last-checkpoint" or _kind_and_step(name)[0]]
     about["delete_patterns"] = [*delete, *(f"{name}/*" for name in [*mirrored, *later])]
     send = partial(api.upload_folder, **target.where, folder_path=folder, commit_message=message, **about)
@@ -112,7 +103,7 @@ def send_folder(
         if not re.search("metadata|yaml", str(error), re.IGNORECASE):
             raise
         logger.warning(f"The Hub refuses the card of {target}: {in_one_line(error)}. The other files go without it.")
-        info = send(ignore_patterns=[REPOCARD_NAME])
+        info = send(ignore_patterns=[constants.REPOCARD_NAME])
     if later:
         logger.warning(f"{message!r} deleted what is later in {target}: {', '.join(later)}. Its history keeps them.")
     return info
@@ -123,7 +114,7 @@ def _kind_and_step(name: str) -> tuple[str, int]:
     return (found[1], int(found[2])) if found else ("", 0)
 
 
-def with_retries(attempt: Callable[[], Result], target: HubTarget) -> Result:
+def with_retries(attempt: Callable[[], Any], target: HubTarget) -> Any:
     """Return the result of `attempt`, with logged retries after errors that may pass, or raise `HubError`."""
     waits = [*PATIENCE]
     while True:
@@ -136,6 +127,6 @@ def with_retries(attempt: Callable[[], Result], target: HubTarget) -> Result:
         seconds = max(waits.pop(0), min(failure.retry_after, LONGEST))
         logger.warning(f"{failure} The next attempt is in {seconds:.0f} s. {len(waits)} may follow it.")
         time.sleep(seconds)
-        if failure.status == 404:
-            with suppress(*FAILURES):  # a repository or branch that is gone is made again; the next attempt reports it
+        if failure.status == 404:  # such as the new branch of `push_to_hub(revision=...)`
+            with suppress(*FAILURES):  # the next attempt reports what is still missing
                 _made(target)

@@ -14,7 +14,7 @@ from trl import GRPOTrainer
 
 from trl_vade.data.decoding import naming_row
 from trl_vade.data.own_values import own_rows
-from trl_vade.hub.posteriors.facts import named_dataset
+from trl_vade.hub.posteriors.table import named_dataset
 from trl_vade.selection.batch_metrics import log_metrics
 
 from .batch import GenerationBatch

@@ -84,7 +84,7 @@ def _read(
     args: GRPOConfig, dataset: Dataset, keys: Callable[[], NDArray[np.int64]], success_reward: str | None
 ) -> WarmStart:
     """Return the evidence. Log its summary, then the doubts about it."""
-    from trl_vade.hub.posteriors.source import load_posterior  # the Hub's client
+    from trl_vade.hub.posteriors.repository import load_posterior  # the Hub's client
 
     source = warm_start_source(args)
     table = load_posterior(source)

@@ -17,7 +17,7 @@ import torch
 from transformers.trainer_utils import has_length
 from trl.trainer.utils import get_config_model_id
 
-from trl_vade.hub.posteriors.facts import named_dataset
+from trl_vade.hub.posteriors.table import named_dataset
 
 from .presets import PRESETS, setting
 

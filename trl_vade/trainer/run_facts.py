@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from trl.trainer.utils import get_config_model_id
 
-from trl_vade.hub.posteriors.facts import named_dataset
+from trl_vade.hub.posteriors.table import named_dataset
 from trl_vade.hub.uploading import hub_id, is_hub_id
 from trl_vade.samplers.information import SPREAD_GAIN
 from trl_vade.version import __version__

@@ -10,15 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from datasets import Dataset, load_dataset
-from huggingface_hub import DatasetCard, snapshot_download
+from huggingface_hub import snapshot_download
 
 from tests.support.commands import run
 from tests.support.posteriors import QUESTIONS, example_table, named, same, save_example, stage, table_in
 from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError
 from trl_vade.hub.cards import CARD_FILE
-from trl_vade.hub.posteriors.repository import posterior_card, publish_posterior, steps_in
-from trl_vade.hub.posteriors.source import load_posterior
+from trl_vade.hub.posteriors.repository import load_posterior, posterior_card, publish_posterior, steps_in
 from trl_vade.hub.uploading import HubTarget
 from trl_vade.trainer.initial_posterior import read_warm_start
 
@@ -52,16 +51,6 @@ def test_the_card_is_the_example_word_for_word():
     assert written == example_card(), "if this is meant: python -m tests.hub.posteriors.test_repository"
 
 
-def test_the_cards_metadata_names_every_step_and_the_newest_as_the_default():
-    data = DatasetCard(posterior_card(example_table(100), [50, 100, 200], "you/x")).data.to_dict()
-    configs = {config["config_name"]: config for config in data["configs"]}
-    assert list(configs) == ["latest", "step-000100", "step-000050"]  # 200 is of an abandoned run
-    assert [name for name, config in configs.items() if config.get("default")] == ["latest"]
-    assert configs["latest"]["data_files"] == "step-000100/posterior.parquet"
-    assert configs["step-000050"]["data_files"] == "step-000050/posterior.parquet"
-    assert {"trl-vade", "grpo", "trl", "posterior"} <= set(data["tags"])
-
-
 def test_a_fact_that_is_missing_is_left_out_and_nothing_says_none():
     table = example_table()
     always = ("global_step", "generation_batches", "num_samples", "decay_sampled", "decay_unsampled")
@@ -72,16 +61,6 @@ def test_a_fact_that_is_missing_is_left_out_and_nothing_says_none():
         assert "| `global_step` | `200` |" in card
         assert "| `temperature` |" not in card
         assert 'load_dataset("you/repo"' in card
-
-
-def test_facts_from_anywhere_do_not_break_the_table():
-    card = posterior_card(
-        example_table(success_reward="a|b\n`c`", base_model="<b>", dataset=7, rollouts="many", preset=["x"]),
-        [],
-        "you/repo",
-    )
-    assert "| `success_reward` | `a\\|b 'c'` |" in card
-    assert "| `base_model` | `<b>` |" in card  # no link
 
 
 def test_names_of_strangers_are_cut_and_steer_no_terminal_and_a_data_set_without_an_owner_is_no_link():
@@ -196,16 +175,6 @@ def test_the_card_joins_the_posterior_with_its_questions(capsys, monkeypatch):
     assert printed[-1].startswith("2 questions")
 
 
-def test_the_card_shows_rows_and_counts_those_that_were_never_seen():
-    table, card = example_table(), example_card()
-    assert "the other 16 were never seen" in card
-    order = table.pass_rate.argsort(kind="stable")
-    for row in (*order[:3], *order[-3:]):
-        assert f"| `{table.sample_id[row]}` | {table.pass_rate[row]:.3f} |" in card
-    few = posterior_card(replace(example_table(size=4), task=None), [], "you/repo")
-    assert few.count("| `question-") == 4
-
-
 def test_a_posterior_without_rows_is_refused_before_anything_is_made(hub, tmp_path):
     with refused(ConfigurationError, names=["no rows"]):
         publish(tmp_path, 100, 0)
@@ -213,13 +182,6 @@ def test_a_posterior_without_rows_is_refused_before_anything_is_made(hub, tmp_pa
 
 
 # ------------------------------------------------------------------------------------------------------ warm starts
-
-
-def test_a_run_that_began_with_another_posterior_says_so():
-    for source in ("you/rates@" + "a" * 40, "a local posterior"):
-        card = posterior_card(example_table(posterior_init=source, warm_start_discount=0.2), [], "you/repo")
-        assert f"| `posterior_init` | `{source}` |" in card
-        assert "| `warm_start_discount` | `0.2` |" in card
 
 
 if __name__ == "__main__":

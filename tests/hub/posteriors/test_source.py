@@ -11,7 +11,7 @@ from tests.support.posteriors import same, stage, table_in, trained
 from tests.support.refusals import refused
 from trl_vade import ThompsonSampler, save_snapshot
 from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotMismatchError, SnapshotNotFoundError
-from trl_vade.hub.posteriors.source import load_posterior
+from trl_vade.hub.posteriors.repository import load_posterior
 
 OF_100, OF_200 = (f"step-000{step}/vade_posterior.safetensors" for step in (100, 200))
 
@@ -69,16 +69,6 @@ def test_what_is_not_there_or_not_to_be_known_is_refused(posterior, tmp_path):
             load_posterior("you/posterior@step-000100", **asked)
 
 
-def test_a_slip_in_a_path_is_not_taken_for_a_repository(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "run").mkdir()
-    with refused(SnapshotNotFoundError, ["run", "checkpoint-99"], ["run/checkpoint-99@main"]):
-        load_posterior("run/checkpoint-99")
-    for meant in (("run/checkpoint-99@main",), ("run/checkpoint-99", "main")):
-        with refused(SnapshotNotFoundError, ["data-set repository run/checkpoint-99@main"]):
-            load_posterior(*meant)
-
-
 def test_a_table_for_other_programs_is_not_read_back(posterior, tmp_path):
     (tmp_path / "rows.jsonl").write_text("{}\n")
     for table in (tmp_path / "rows.jsonl", posterior / "step-000100" / "posterior.parquet"):
@@ -99,12 +89,6 @@ def test_a_checkpoint_has_the_counts_of_its_sampler_and_no_other_step(tmp_path):
 
 
 # ---------------------------------------------------------------------------------------------------- what is named
-
-
-def test_what_is_neither_here_nor_a_name_of_the_hub_is_said_to_be_both(tmp_path):
-    for name in (tmp_path / "none", "a/b/c", "../nothing-of-this-name", ""):
-        with refused(SnapshotNotFoundError, [name], ["user/name"]):
-            load_posterior(name)
 
 
 # --------------------------------------------------------------------------------------------------------- the Hub
@@ -156,14 +140,14 @@ def test_the_error_says_what_was_looked_for_where(shared, hub, monkeypatch):
     hub.add_repo("datasets/you/damaged").add("main", "cut", "", both | {OF_200: both[OF_200][:1000]})
     monkeypatch.delenv("HF_TOKEN")
     for source, names, offers in (
-        ("you/posterior@seed-3", ["Revision"], []),
+        ("you/posterior@seed-3", ["Revision", "branch seed-3"], []),
         ("you/model", [], ["`hf download you/model vade_posterior.safetensors --local-dir FOLDER`"]),
         ("you/nothing", [], ["login"]),
         ("you/secret", [], ["login"]),
         ("you/questions", ["step-000100"], []),
         ("you/busy", ["501"], ["cache"]),
     ):
-        with refused(SnapshotNotFoundError, [f"data-set repository {source}", *names], offers):
+        with refused(SnapshotNotFoundError, [f"data-set repository {source.split('@')[0]}", *names], offers):
             load_posterior(source)
     with refused(SnapshotNotFoundError, ["step-000150", "step-000100", "step-000200"]):
         load_posterior("you/posterior", step=150)

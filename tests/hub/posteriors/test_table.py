@@ -1,6 +1,5 @@
 """The table of a posterior: the sampler's counts, row by row, and a snapshot that a stranger may have written."""
 
-import resource
 from dataclasses import replace
 
 import numpy as np
@@ -8,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.posteriors import example_table, trained
+from tests.support.posteriors import example_table, make_table, trained
 from tests.support.refusals import refused
 from trl_vade import ThompsonSampler, load_snapshot, save_snapshot
 from trl_vade.errors import SnapshotCorruptError, SnapshotMismatchError
-from trl_vade.hub.posteriors.table import TYPES, arrow_of, posterior_table
+from trl_vade.hub.posteriors.table import TYPES, arrow_of, bin_counts, posterior_table, text_histogram
 
 RUN = {
     "dataset_fingerprint": "f" * 64,
@@ -47,13 +46,10 @@ def test_the_counts_are_those_that_the_sampler_chooses_by(tmp_path_factory, batc
     np.testing.assert_array_equal(table.last_step, posterior.last_update[visited])
 
 
-def test_a_snapshot_that_does_not_say_which_rows_it_is_about_or_says_it_twice_is_refused(tmp_path):
+def test_a_snapshot_that_does_not_say_which_rows_it_is_about_is_refused(tmp_path):
     sampler = trained(ThompsonSampler(10))
     save_snapshot(tmp_path, sampler)
     with refused(SnapshotMismatchError, names=["sample_key"]):
-        posterior_table(load_snapshot(tmp_path))
-    save_snapshot(tmp_path, sampler, sample_key=np.zeros(10, dtype=np.int64))
-    with refused(SnapshotCorruptError, names=["sample_key"]):
         posterior_table(load_snapshot(tmp_path))
 
 
@@ -104,14 +100,29 @@ def test_what_no_run_can_have_left_is_refused(snapshot):
             posterior_table(replace(snapshot, metadata={"run": {"global_step": step}}))
 
 
-def test_a_number_of_rows_that_no_memory_holds_takes_none(snapshot):
-    sound = snapshot.sampler_state["posterior"]
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    table = posterior_table(replace(snapshot, sampler_state={"posterior": sound | {"num_samples": 2**53}}))
-    assert table.alpha.tolist() == posterior_table(snapshot).alpha.tolist()
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + 2**16  # kB
-
-
 def test_a_table_has_the_columns_that_it_says():
     table = example_table()
     assert arrow_of(table).to_pydict() == {name: list(getattr(table, name)) for name in TYPES}
+
+
+def rates_table(pass_rate):
+    table = make_table({f"row-{number}": (0, 0) for number in range(len(pass_rate))})
+    return replace(table, pass_rate=np.array(pass_rate, dtype=np.float64))
+
+
+def test_a_rate_on_an_edge_belongs_to_the_bin_that_begins_with_it():
+    edges = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
+    assert bin_counts([0.05, 1.0]).tolist() == [1, 0, 0, 0, 0, 0, 0, 0, 0, 1]
+    for number, (edge, line) in enumerate(zip(edges, text_histogram(rates_table([])).split("\n"), strict=True)):
+        assert line.startswith(str(edge))
+        assert bin_counts([edge]).tolist() == [place == number for place in range(10)]
+
+
+@given(st.lists(st.floats(0, 1), max_size=60))
+def test_every_row_is_in_the_text_and_no_line_is_longer_than_the_terminal(rates):
+    lines = text_histogram(rates_table(rates)).split("\n")
+    assert len(lines) == 10
+    assert max(map(len, lines)) <= 80
+    assert sum(int(line[10:].replace("#", "")) for line in lines) == len(rates)
+    for line, count in zip(lines, bin_counts(rates), strict=True):
+        assert ("#" in line) == (count > 0)

@@ -21,8 +21,7 @@ from tests.support.runs import (
 )
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer, load_snapshot
 from trl_vade.errors import CheckpointIncompleteError, ReplicaDivergenceError, SnapshotError, SnapshotMismatchError
-from trl_vade.hub.posteriors.facts import fact_rows
-from trl_vade.hub.posteriors.table import posterior_table
+from trl_vade.hub.posteriors.table import fact_rows, posterior_table
 from trl_vade.samplers.snapshot import POSTERIOR_FILE
 from trl_vade.trainer.checkpoint.folders import MARKER_FILE
 from trl_vade.trainer.checkpoint.generation_batch import file_name

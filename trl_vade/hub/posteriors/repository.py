@@ -1,4 +1,4 @@
-"""Posteriors as a data-set repository on the Hub, or as a local folder of the same layout.
+"""Posteriors as a data-set repository on the Hub, or as a local folder of the same layout: published and found.
 
     README.md                                the card; its `configs` are `latest` (the default) and one for each step
     step-000100/vade_posterior.safetensors   the posterior of optimiser step 100, as in the checkpoint of the run
@@ -13,21 +13,24 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
-from huggingface_hub import DatasetCard, DatasetCardData
+from huggingface_hub import DatasetCard, DatasetCardData, HfApi, hf_hub_download, snapshot_download
 
-from trl_vade.errors import ConfigurationError
+from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotNotFoundError
 from trl_vade.files import packaged
-from trl_vade.samplers.snapshot import POSTERIOR_FILE
+from trl_vade.samplers.snapshot import POSTERIOR_FILE, load_snapshot
 
 from ..cards import markdown_table
-from ..uploading import HubTarget, branch_of, ensure_repo, send_folder, with_retries
-from .facts import fact_rows, hub_link, sample_rows, text_histogram
-from .table import PosteriorTable, arrow_of
+from ..failures import FAILURES, in_one_line
+from ..uploading import HubTarget, branch_of, ensure_repo, is_hub_id, send_folder, with_retries
+from .table import PosteriorTable, arrow_of, fact_rows, hub_link, posterior_table, sample_rows, text_histogram
 
 TABLE_FILE = "posterior.parquet"
+Source = str | os.PathLike[str]
 
 
 def step_name(step: int) -> str:
@@ -47,7 +50,7 @@ def steps_in(files: Iterable[str]) -> list[int]:
     return sorted(step for step in found if step is not None)
 
 
-def stage_posterior(folder: str | os.PathLike[str], snapshot_file: str | Path, table: PosteriorTable) -> Path:
+def stage_posterior(folder: Source, snapshot_file: str | Path, table: PosteriorTable) -> Path:
     """Write a step into `folder`, in the layout of the repository: a copy of the snapshot, and its table."""
     place = Path(folder) / step_name(table.metadata["global_step"])
     place.mkdir(parents=True, exist_ok=True)
@@ -57,11 +60,7 @@ def stage_posterior(folder: str | os.PathLike[str], snapshot_file: str | Path, t
 
 
 def publish_posterior(snapshot_file: str | Path, table: PosteriorTable, target: HubTarget) -> str:
-    """Add a step and the card to a data-set repository, which is created if needed, and return the commit's address.
-
-    Later steps are deleted; the history keeps them. The errors are `HubError`, and `ConfigurationError` for a table
-    without rows.
-    """
+    """Add a step and the card to a data-set repository, made if needed, and return the commit's address."""
     if not len(table):
         raise ConfigurationError("The posterior has no rows, as none was scored yet. Take a later checkpoint.")
     target, message = ensure_repo(target), f"Posterior of optimiser step {table.metadata['global_step']}"
@@ -107,3 +106,102 @@ def posterior_card(table: PosteriorTable, steps: Iterable[int], repo_id: str, re
         dataset=facts["dataset"] if hub_link(facts.get("dataset"), "datasets/") else None,
     )
     return str(card)
+
+
+def load_posterior(source: Source, revision: str | None = None, *, step: int | None = None) -> PosteriorTable:
+    """Return the posterior at `source`. The metadata say where it was, as `source` and for a repository `revision`.
+
+    Args:
+        source: a folder (in this layout or one step of it, a checkpoint, or an output directory), its
+            `vade_posterior.safetensors`, or a data-set repository "user/name" or "user/name@revision". If the Hub
+            cannot be reached, the client's cache is read.
+        revision: a branch, a commit, or the name of a step such as "step-000100" on the main branch.
+        step: an optimiser step. None takes the newest, which is the highest.
+
+    Raises:
+        SnapshotNotFoundError: there is no posterior; the message names the places that were searched.
+        SnapshotCorruptError: the posterior is damaged, or of another step than its folder says.
+        SnapshotMismatchError: a newer release wrote it, or it has no keys of its rows.
+        ConfigurationError: the arguments contradict each other.
+    """
+    return _found(source, revision, step)[1]
+
+
+def pull_posterior(source: Source, folder: Source, revision: str | None = None, *, step: int | None = None) -> Path:
+    """Copy the posterior at `source` into `folder`, in this layout, and return the folder of its step.
+
+    The table of a repository, which names the rows, comes with it. Arguments and errors are those of `load_posterior`.
+    """
+    file, table = _found(source, revision, step)
+    place = stage_posterior(folder, file, table)
+    if "revision" in table.metadata:
+        where = HubTarget(table.metadata["source"], "dataset", table.metadata["revision"]).where
+        with suppress(*FAILURES):  # none is there, or only the client's cache
+            shutil.copyfile(hf_hub_download(filename=f"{place.name}/{TABLE_FILE}", **where), place / TABLE_FILE)
+    return place
+
+
+def _found(source: Source, revision: str | None, step: int | None) -> tuple[Path, PosteriorTable]:
+    name = os.fspath(source)
+    if os.path.exists(name):
+        if revision is not None:
+            raise ConfigurationError(f"{name} is a local path, which has no revision {revision}. Remove the revision.")
+        path, place = Path(name), {"source": name}
+        one = next((each for each in (path, path / POSTERIOR_FILE) if each.is_file()), None)
+        file = one or path / _chosen(_files_in(path), name, step)
+    else:
+        repo_id, _, named = name.partition("@")
+        if "/" not in repo_id or not is_hub_id(repo_id):
+            raise SnapshotNotFoundError(
+                f"There is no folder or file {name} here. Name a checkpoint, a posterior's folder, or a data-set "
+                'repository with its owner, "user/name".'
+            )
+        in_name = step_named(named or revision or "")
+        if (named and revision) or (in_name is not None and step is not None):
+            raise ConfigurationError(f"{name} contradicts revision={revision!r} or step={step}. Set only one.")
+        revision, step = (named or revision, step) if in_name is None else (None, in_name)
+        file = _from_hub(repo_id, revision, step)
+        place = {"source": repo_id, "revision": file.parts[-3]}  # <cache>/.../snapshots/<commit>/<step>/<file>
+    table = posterior_table(load_snapshot(file))
+    saved = table.metadata["global_step"]
+    if others := {step_named(file.parent.name), step} - {saved, None}:
+        raise SnapshotCorruptError(
+            f"{file} is of optimiser step {saved}, but step {min(others)} was asked for or is in its name. Name "
+            "the checkpoint of that step; if files were mixed up, take another copy."
+        )
+    return file, replace(table, metadata=table.metadata | place)
+
+
+def _from_hub(repo_id: str, revision: str | None, step: int | None) -> Path:
+    target = HubTarget(repo_id, "dataset", revision)
+    where, name = target.where, str(target)
+    try:
+        files = HfApi().list_repo_files(**where)
+    except FAILURES as error:
+        reason, files = in_one_line(error), []
+        if getattr(getattr(error, "response", None), "status_code", 500) >= 500:
+            with suppress(*FAILURES):
+                files = _files_in(Path(snapshot_download(**where, local_files_only=True)))
+        if not files:
+            raise SnapshotNotFoundError(
+                f"{repo_id} is no folder here, and {name} cannot be read ({reason}), nor is it in the client's cache. "
+                "A private one needs `hf auth login` or HF_TOKEN; HF_HUB_OFFLINE must not be set. Download a model's "
+                f"posterior first: `hf download {repo_id} {POSTERIOR_FILE} --local-dir FOLDER`."
+            ) from error
+        name = f"The client's copy of {name} ({reason})"
+    return Path(hf_hub_download(filename=_chosen(files, name, step), **where))
+
+
+def _files_in(folder: Path) -> list[str]:
+    return [f"{file.parent.name}/{file.name}" for file in folder.glob("step-*/*")]
+
+
+def _chosen(files: list[str], name: str, step: int | None) -> str:
+    steps = steps_in(files)
+    if not steps or step not in (None, *steps):
+        wanted = "posterior" if step is None else f"posterior of {step_name(step)}"
+        raise SnapshotNotFoundError(
+            f"{name} has no {wanted}: there is no {POSTERIOR_FILE} in it, or in a folder such as step-000100. "
+            f"Its steps: {', '.join(map(step_name, steps)) or 'none'}."
+        )
+    return f"{step_name(steps[-1] if step is None else step)}/{POSTERIOR_FILE}"

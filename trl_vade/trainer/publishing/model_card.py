@@ -14,7 +14,7 @@ from jinja2 import Environment, StrictUndefined
 
 from trl_vade.files import packaged, save_whole
 from trl_vade.hub.cards import CARD_FILE, END, START, code, markdown_table, one_line
-from trl_vade.hub.posteriors.facts import hub_link
+from trl_vade.hub.posteriors.table import hub_link
 from trl_vade.hub.uploading import branch_of, hub_id
 from trl_vade.selection.report.summary import measured_rows, summarise, verdict
 from trl_vade.selection.report.writing import REPORT_FILE
