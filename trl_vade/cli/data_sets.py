@@ -30,15 +30,8 @@ def load_splits(
             return {"train": load_from_disk(place)}
         return load_dataset(place, config, revision=revision, streaming=streaming)
     except (ValueError, RuntimeError, DatasetsError, YAMLError) as error:  # datasets 5.2: its scripts, its card
-        raise ConfigurationError(f"The data set {place!r} cannot be loaded: {why_not_loaded(error)}.") from error
-
-
-def why_not_loaded(error: Exception) -> str:
-    """Return the reason of an error of `datasets` in one line; datasets 5.2 hides it in the cause."""
-    from datasets.exceptions import DatasetGenerationError
-
-    reason = (isinstance(error, DatasetGenerationError) and error.__cause__) or error
-    return " ".join(str(reason).split())
+        reason = " ".join(str(error.__cause__ or error).split())  # datasets 5.2 hides it in the cause
+        raise ConfigurationError(f"The data set {place!r} cannot be loaded: {reason}.") from error
 
 
 def pick_split(splits: Any, option: str, name: str) -> Any:
