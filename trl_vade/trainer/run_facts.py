@@ -8,6 +8,7 @@ import torch
 from huggingface_hub import model_info
 from trl.trainer.utils import get_config_model_id
 
+from trl_vade.data.row_keys import dataset_fingerprint
 from trl_vade.hub.failures import HTTP_ERROR
 from trl_vade.hub.posteriors.facts import named_dataset
 from trl_vade.hub.uploading import hub_id, is_hub_id
@@ -29,7 +30,7 @@ RECIPE = (
 def posterior_identity(trainer: Any) -> dict[str, Any]:
     """Return the facts that a posterior depends on. A run with other facts cannot continue with it."""
     return {
-        "dataset_fingerprint": trainer.selection.fingerprint,
+        "dataset_fingerprint": dataset_fingerprint(trainer.selection.sample_keys[0]),
         **trainer.selection.feedback.signal.facts,
         "num_generations": trainer.num_generations,
     }
