@@ -10,10 +10,9 @@ from accelerate import Accelerator
 from datasets import concatenate_datasets
 from trl import GRPOConfig, GRPOTrainer
 
-from tests.support.checkpoints import without_later
 from tests.support.rows import ids, numbered_rows, picture, process
-from tests.support.runs import StopAfter, assert_same_end, logged, says_a_digit
-from trl_vade import ThompsonSampler, UniformSampler, VADEGRPOTrainer
+from tests.support.runs import says_a_digit
+from trl_vade import ThompsonSampler, UniformSampler
 from trl_vade.samplers.snapshot import state_digest
 from trl_vade.selection.batch_metrics import log_metrics
 from trl_vade.selection.feedback import Feedback
@@ -108,13 +107,6 @@ def test_with_or_without_a_prefetch_the_choices_the_posterior_and_the_metrics_ar
     assert play(1) == play(2) == plain
 
 
-def test_nothing_is_drawn_ahead_where_there_is_nothing_to_decode(make_selection, monkeypatch):
-    monkeypatch.setattr(UniformSampler, "peek", lambda self, k: pytest.fail("a draw for nothing"))
-    selection = make_selection(numbered_rows(6))
-    selection.prefetch()
-    assert len(selection.choose()) == 8
-
-
 def test_a_choice_that_was_not_foreseen_is_made_all_the_same(make_selection, decoded_images):
     """As when a callback of the user's tells the sampler something of its own."""
     selection = make_selection(numbered_rows(9, image=picture), ThompsonSampler(9, seed=5, cooldown=9))
@@ -186,14 +178,6 @@ def test_rows_of_the_initial_pass_need_not_rest_and_every_stratum_gets_its_share
     initialise(selection, lambda row: [1.0, 1.0, 0.0, 0.0])
     chosen = sampler.peek(32).sample_index
     assert np.bincount(strata[chosen]).tolist() == [8, 8, 8, 8]
-
-
-def test_initialisation_counts_completions_without_a_score_as_no_trials(make_selection):
-    selection = make_selection(numbered_rows(3), num_groups=2)
-    initialise(selection, lambda row: [[1, NAN, NAN, 0], [NAN] * 4, [1, 1, 1, 1]][row])
-    assert selection.sampler.posterior.alpha.tolist() == [1, 0, 4]
-    assert selection.sampler.posterior.beta.tolist() == [1, 0, 0]
-    assert selection.sampler.posterior.visits.tolist() == [1, 0, 1]
 
 
 def test_rows_that_fill_the_last_batch_up_are_added_and_no_rollout_is_thrown_away(make_selection):
@@ -344,94 +328,20 @@ def test_a_figure_that_some_batches_lack_is_averaged_over_those_that_have_it():
     assert to["vade/ratio/b"][2] == 0.5
 
 
-DOMAINS = ["common"] * 16 + ["small"] * 6 + ["rare"] * 2  # 2.67, 1 and 0.33 of a batch of 4 groups
-FIGURES = ("selected_share", "mean_pass_rate", "effective_gradient_ratio", "selected_pass_rate")
-
-
-@pytest.fixture
-def train_stratified(text_model_path, text_rows, make_args):
-    """Train, in a folder of the output directory's, on 24 rows of three domains; `resume` names a checkpoint."""
-
-    def run(folder="out", callbacks=None, resume=None, **changes):
-        args = make_args(**{"vade_stratify_by": "domain", "max_steps": 9} | changes)
-        args.output_dir = f"{args.output_dir}/{folder}"
-        rows = text_rows.add_column("domain", DOMAINS)
-        trainer = VADEGRPOTrainer(text_model_path, says_a_digit, args, rows, callbacks=callbacks)
-        trainer.train(resume_from_checkpoint=resume and without_later(f"{args.output_dir}/{resume}"))
-        return trainer
-
-    return run
-
-
-def batches_of(trainer):
-    """Of each generation batch, refills included: the domains of its groups, and their pass rates."""
-    batches = []
-    for line in trainer.selection.feedback.log.read():
-        if "refill" not in line:
-            batches.append([])
-        rates = np.array(line["successes"]) / np.array(line["trials"])
-        batches[-1] += [(DOMAINS[row], rate) for row, rate in zip(line["sample_index"], rates, strict=True)]
-    return batches
-
-
-def figures_of(batches):
-    """What is to be logged of some batches, by hand."""
-    values = {}
-    for batch in batches:
-        for domain in set(DOMAINS):
-            rates = [rate for of, rate in batch if of == domain]
-            values.setdefault(f"vade/selected_share/{domain}", []).append(len(rates) / len(batch))
-            if rates:
-                values.setdefault(f"vade/selected_pass_rate/{domain}", []).append(np.mean(rates))
-                ratio = np.mean([0 < rate < 1 for rate in rates])
-                values.setdefault(f"vade/effective_gradient_ratio/{domain}", []).append(ratio)
-    return {name: np.mean(each) for name, each in values.items()}
-
-
-def logged_figures(trainer):
-    """The figures of strata in each entry of the log that has some."""
-    entries = [
-        {name: value for name, value in entry.items() if name.startswith("vade/") and name.count("/") == 2}
-        for entry in trainer.state.log_history
-    ]
-    return [entry for entry in entries if entry]
-
-
-def test_a_run_gives_each_domain_its_share_and_logs_its_figures(train_stratified):
-    trainer = train_stratified()
-    batches, entries = batches_of(trainer), logged_figures(trainer)
-    assert len(batches) == len(entries) == 9
-    for batch, entry in zip(batches, entries, strict=True):
-        counts = [[domain for domain, _ in batch].count(name) for name in ("common", "small", "rare")]
-        assert counts[0] in (2, 3)
-        assert counts[1] == 1
-        assert counts[2] in (0, 1)
-        means = [entry.pop(f"vade/mean_pass_rate/{domain}") for domain in set(DOMAINS)]
-        assert all(0 < mean < 1 for mean in means)
-        assert entry == pytest.approx(figures_of([batch]))
-    assert sum(counted == "rare" for batch in batches for counted, _ in batch) == 3
-    assert len({len(entry) for entry in entries}) == 2  # where no rare row was chosen its pass rate is left out
-    mean = trainer.selection.sampler.posterior.posterior_mean
-    assert logged(trainer, "vade/mean_pass_rate/small")[-1] == pytest.approx(mean[16:22].mean())
-
-
-def test_with_refills_the_figures_of_a_logging_window_are_those_of_its_batches(train_stratified):
-    trainer = train_stratified(vade_dynamic_sampling=True, vade_max_refills=2, logging_steps=3)
-    batches, entries = batches_of(trainer), logged_figures(trainer)
-    assert max(map(len, batches)) > 4
-    assert len(entries) == 3
-    for number, entry in enumerate(entries):
-        expected = figures_of(batches[3 * number : 3 * number + 3])
-        assert {name: value for name, value in entry.items() if "mean" not in name} == pytest.approx(expected)
-
-
-def test_a_stratified_run_that_is_resumed_is_the_run_that_was_never_stopped(train_stratified):
-    changes = {"vade_dynamic_sampling": True, "vade_max_refills": 2, "max_steps": 7}
-    whole = train_stratified("whole", **changes)
-    train_stratified("parts", callbacks=[StopAfter(5)], **changes, save_strategy="steps", save_steps=4)
-    resumed = train_stratified("parts", resume="checkpoint-4", **changes)
-    assert_same_end(resumed, whole)
-    assert logged_figures(resumed) == logged_figures(whole)
+def test_the_figures_of_a_stratum_are_of_all_groups_of_a_refilled_batch(make_selection):
+    selection = make_selection(sampler=UniformSampler(6, seed=3), stratify=[1, 2, 1, 2, 1, 2])
+    selection.choose()
+    drawn = selection.in_flight.sample_index.tolist()
+    score(selection, [1, 1, 1, 1], [0, 0, 0, 0])
+    selection.refill(3)
+    drawn += selection.in_flight.sample_index.tolist()
+    metrics = score(selection, [1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0])
+    passed = np.array([1, 0, 1 / 4, 1 / 2, 3 / 4])
+    for label, odd in (("1", 0), ("2", 1)):
+        rows = np.array(drawn) % 2 == odd
+        assert metrics[f"selected_share/{label}"] == rows.mean()
+        assert metrics[f"selected_pass_rate/{label}"] == pytest.approx(passed[rows].mean())
+        assert metrics[f"effective_gradient_ratio/{label}"] == pytest.approx((np.arange(5)[rows] >= 2).mean())
 
 
 # ----------------------------------------------------------------------------------------------------------- refills
@@ -492,47 +402,6 @@ def test_the_metrics_of_a_refilled_batch_are_of_all_its_groups(make_selection):
     assert [line.get("refill") for line in selection.feedback.log.read()] == [None, 1, 2]
     selection.choose()
     assert score(selection, [1, 0, 0, 0], [1, 0, 0, 0])["effective_gradient_ratio"] == 1.0
-
-
-# --------------------------------------------------------------------------------------------------------- staleness
-
-
-class LookingAhead(OnTimeSelection):
-    """An adaptive torch Sampler behind a loader that fetches ahead: batch k + depth is chosen before k is scored."""
-
-    depth = 1
-
-    def choose(self):
-        ahead = self.__dict__.setdefault("ahead", [])
-        while len(ahead) <= self.depth:
-            rows = super().choose()
-            ahead.append((rows, self._in_flight))
-        rows, self._in_flight = ahead.pop(0)
-        return rows
-
-
-class LookingFurtherAhead(LookingAhead):
-    depth = 3
-
-
-@pytest.mark.parametrize(
-    ("kind", "staleness"),
-    [
-        (OnTimeSelection, [0, 0, 0, 0, 0, 0]),
-        (LookingAhead, [0, 1, 1, 1, 1, 1]),
-        (LookingFurtherAhead, [0, 1, 2, 3, 3, 3]),
-    ],
-)
-def test_staleness_counts_the_scored_batches_that_a_choice_did_not_know(make_selection, kind, staleness):
-    selection = make_selection(kind=kind)
-    measured = []
-    for _ in range(6):
-        selection.choose()
-        measured.append(score(selection, [1, 0, 0, 0], [1, 0, 0, 0])["staleness"])
-    assert measured == staleness
-
-
-# ------------------------------------------------------------------------------------------------------------ resume
 
 
 def test_selection_inside_a_timed_block_is_not_counted_twice(make_selection):

@@ -109,16 +109,3 @@ def test_whatever_comes_out_is_what_a_posterior_accepts(batch, threshold):
     posterior = BetaPosterior(len(outcomes.sample_index))
     posterior.observe(outcomes.sample_index, outcomes.successes, outcomes.trials)
     assert (posterior.alpha + posterior.beta).sum() == pytest.approx(np.count_nonzero(~np.isnan(batch[0])))
-
-
-@given(generation_batches(), st.one_of(st.none(), st.floats(0.0, 1.0)), st.randoms(use_true_random=False))
-def test_the_order_of_the_completions_in_a_group_says_nothing(batch, threshold, random):
-    rewards, rows = batch
-    shuffled = []
-    for group in rewards.reshape(len(rows), -1).tolist():
-        random.shuffle(group)
-        shuffled.extend(group)
-    left, right = (group_outcomes(np.array(r), rows, threshold=threshold) for r in (rewards, shuffled))
-    assert left.successes == pytest.approx(right.successes)
-    assert left.trials.tolist() == right.trials.tolist()
-    assert left.has_gradient.tolist() == right.has_gradient.tolist()

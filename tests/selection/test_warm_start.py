@@ -86,32 +86,11 @@ def test_too_few_rows_in_common_are_another_data_set(matched, accepted):
         join(table, numbered_rows(30), min_match=0.5, source="user/repo")
 
 
-def test_a_small_part_of_a_large_posteriors_rows_is_enough_where_all_rows_here_are_among_them():
-    table = table_of(numbered_rows(100), [1] * 100, [1] * 100)
-    assert len(join(table, numbered_rows(5), min_match=1).outcomes.sample_index) == 5
-
-
 def test_an_empty_posterior_is_refused_unless_anything_is_accepted():
     nothing = table_of(numbered_rows(1).select([]), [], [])
     with refused(SnapshotMismatchError, names=[0, 5]):
         join(nothing, numbered_rows(5), min_match=0.01)
     assert join(nothing, numbered_rows(5), min_match=0).outcomes.sample_index.tolist() == []
-
-
-@settings(deadline=None, derandomize=True, max_examples=25)
-@given(data=st.data(), by_id=st.booleans())
-def test_rows_are_found_by_their_ids_or_their_content_wherever_they_have_gone(data, by_id):
-    """Another order, other columns, rows added and rows left out; with ids even another wording."""
-    rows = numbered_rows(20, note=str) if by_id else numbered_rows(20).remove_columns("id")
-    there = data.draw(st.lists(st.integers(0, 19), unique=True, min_size=1))
-    here = data.draw(st.lists(st.integers(0, 19), unique=True, min_size=1))
-    table = replace(make_table({str(row): (row, 1) for row in there}), sample_key=keys_of(rows.select(there)))
-    mine = rows.select(here).add_column("more", here)
-    if by_id:
-        mine = mine.remove_columns("note").map(lambda row: {"prompt": row["prompt"] + "?"})
-    warm = join(table, mine, discount=1.0).outcomes
-    found = zip(warm.sample_index.tolist(), warm.successes.tolist(), strict=True)
-    assert {here[place]: successes for place, successes in found} == {row: float(row) for row in {*here} & {*there}}
 
 
 # -------------------------------------------------------------------------------------------------- the sampler

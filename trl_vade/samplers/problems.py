@@ -51,7 +51,8 @@ class VariantRows:
     @property
     def digest(self) -> str:
         """The SHA-256 of the fields, which a saved state holds in their place."""
-        return hashlib.sha256("\0".join(self.kinds).encode() + self.of.tobytes() + self.kind.tobytes()).hexdigest()
+        rows = np.stack([self.of, self.kind]).astype(np.int64)
+        return hashlib.sha256("\0".join(self.kinds).encode() + rows.tobytes()).hexdigest()
 
 
 class Problems:
