@@ -140,7 +140,7 @@ def even_draw_ratio(posterior: BetaPosterior, num_generations: int, spreads: boo
     The belief about each row starts from a Beta distribution fitted to the visited rows: from Beta(1, 1) the estimate
     is too high. Below 32 visited rows it starts from Beta(1, 1) nevertheless.
 
-    A group has `num_generations` completions. With `spreads` the belief is about spreads and not about pass rates.
+    A group has `num_generations` completions. With `spreads` the belief is about spreads.
     """
     alpha, beta = posterior.counts(posterior.visited)
     evident = alpha + beta >= EVIDENCE

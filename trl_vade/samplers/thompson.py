@@ -1,7 +1,6 @@
 """Thompson sampling over the posterior, the rule of VADE.
 
-Source: VADE, arXiv 2511.18902, Algorithm 1. Axis letters: N rows of the data set, K rows drawn for a generation batch,
-M excluded rows.
+Source: VADE, arXiv 2511.18902, Algorithm 1. Axis letters: N rows of the data set, K rows of a draw, M excluded rows.
 """
 
 from collections.abc import Callable, Mapping
