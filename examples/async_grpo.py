@@ -42,7 +42,7 @@ from trl_vade.samplers.priors import prompt_words
 from trl_vade.selection.batch_metrics import InFlight, log_metrics
 from trl_vade.selection.feedback import Feedback
 from trl_vade.selection.log import SelectionLog
-from trl_vade.selection.outcomes import groups_with_gradient
+from trl_vade.selection.outcomes import rows_with_gradient
 from trl_vade.selection.signal import RewardSignal, success_name
 
 try:  # since TRL 1.18
@@ -174,7 +174,7 @@ class VADERolloutLoop(AsyncRolloutWorker._loop_cls):
                 rewards[number] = [samples[place].metrics[name] for name in names]
             place += len(sequences)
         self.stream.score(group.group_id, rewards, group.model_version)
-        dead = not groups_with_gradient(rewards[None], np.ones(len(names))).any()  # advantages may be rounding errors
+        dead = not rows_with_gradient(rewards[None], np.ones(len(names))).any()  # advantages may be rounding errors
         return [] if dead and self.stream.settings.drop_dead_groups else samples
 
 

@@ -66,9 +66,9 @@ def check_same(what: str, saved: Mapping[str, Any], here: Mapping[str, Any]) -> 
     """Raise `SnapshotMismatchError` unless `saved`, the state of `what`, holds every value of `here`."""
     # Types are compared first: 1 == True, and an array has no single truth value. Texts come last: 0.0 == -0.0.
     differences = [
-        f"{name} is {abbreviated(saved[name])} in the saved state and {value!r} here"
+        f"{name} is {abbreviated(saved.get(name))} in the saved state and {value!r} here"
         for name, value in here.items()
-        if type(saved[name]) is not type(value) or saved[name] != value or str(saved[name]) != str(value)
+        if type(saved.get(name)) is not type(value) or saved[name] != value or str(saved[name]) != str(value)
     ]
     if differences:
         raise SnapshotMismatchError(

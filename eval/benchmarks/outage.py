@@ -1,4 +1,4 @@
-"""How fast selection recovers from a reward outage, with the guard of `trl_vade.selection.outage` and without it.
+"""How fast selection recovers from a reward outage, with the guard of `trl_vade.selection.watch` and without it.
 
     python -m eval.benchmarks.outage
 
@@ -18,8 +18,8 @@ import argparse
 import numpy as np
 
 from trl_vade.samplers.thompson import ThompsonSampler
-from trl_vade.selection.outage import OutageGuard
 from trl_vade.selection.outcomes import GroupOutcomes
+from trl_vade.selection.watch import OutageGuard
 
 RULES = {
     "the paper's rule": {},

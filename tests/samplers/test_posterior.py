@@ -1,23 +1,9 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError, ObservationError, SnapshotCorruptError, SnapshotMismatchError
 from trl_vade.samplers.posterior import BetaPosterior
-
-exhaustive = settings(deadline=None, derandomize=True, max_examples=20)
-decays = st.floats(0.0, 1.0)
-
-
-def random_steps(seed, num_samples, num_steps):
-    """A list of (rows, successes, trials), with unscored rows, empty steps and fractional successes among them."""
-    rng = np.random.default_rng(seed)
-    for _ in range(num_steps):
-        rows = rng.permutation(num_samples)[: rng.integers(0, num_samples + 1)]
-        trials = rng.integers(0, 9, size=rows.size)
-        yield rows, trials * rng.choice([0.0, 0.25, 0.5, 1.0], size=rows.size), trials
 
 
 def observed(num_samples=5, **settings):
@@ -72,15 +58,6 @@ def test_signal_aware_decay_worked_by_hand():
     assert posterior.last_update.tolist() == [2, 2, 2]
 
 
-def test_a_row_never_solved_is_written_off_only_with_signal_aware_decay():
-    paper, aware = BetaPosterior(1), BetaPosterior(1, signal_aware_decay=True)
-    for posterior in (paper, aware):
-        for _ in range(30):
-            posterior.observe([0], [0], [8])
-    assert paper.beta[0] == pytest.approx(10)  # 8 / (1 - 0.2), however often it fails
-    assert aware.beta[0] > 230
-
-
 def test_the_papers_decays_are_the_default():
     posterior = BetaPosterior(2)
     posterior.observe([0], [2], [8])  # alpha = 2, beta = 6
@@ -105,14 +82,6 @@ def test_a_row_with_no_trials_decays_as_if_it_was_not_selected():
     assert_same_state(unscored.state_dict(), absent.state_dict())
 
 
-def test_a_step_without_rows_still_decays():
-    posterior = observed()
-    before = posterior.alpha
-    posterior.observe([], [], [])
-    assert posterior.step == 3
-    np.testing.assert_allclose(posterior.alpha, before * 0.999, rtol=1e-15)
-
-
 def test_decays_of_zero_and_one_keep_the_last_update():
     # The paper's "last-update" ablation: each row remembers its latest group, and only that, for ever.
     posterior = BetaPosterior(3, decay_sampled=0, decay_unsampled=1)
@@ -121,29 +90,6 @@ def test_decays_of_zero_and_one_keep_the_last_update():
     posterior.observe([], [], [])
     assert posterior.alpha.tolist() == [2.0, 7.0, 0.0]
     assert posterior.beta.tolist() == [6.0, 1.0, 0.0]
-
-
-def test_an_unsampled_decay_of_zero_keeps_only_the_current_step():
-    posterior = BetaPosterior(2, decay_sampled=1, decay_unsampled=0)
-    posterior.observe([0], [2], [8])
-    assert posterior.alpha.tolist() == [2.0, 0.0]
-    posterior.observe([1], [3], [8])
-    assert posterior.alpha.tolist() == [0.0, 3.0]
-
-
-@exhaustive
-@given(seed=st.integers(0, 2**32))
-def test_a_loaded_posterior_goes_on_bit_for_bit(seed):
-    steps = list(random_steps(seed, 8, 40))
-    posterior, loaded = BetaPosterior(8), BetaPosterior(8)
-    for step in steps[:20]:
-        posterior.observe(*step)
-    loaded.load_state_dict(posterior.state_dict())
-    for step in steps[20:]:
-        posterior.observe(*step)
-        loaded.observe(*step)
-    assert_same_state(loaded.state_dict(), posterior.state_dict())
-    assert loaded.alpha.tobytes() == posterior.alpha.tobytes()
 
 
 def test_loading_leaves_nothing_of_what_was_there_before():
@@ -172,30 +118,20 @@ def test_the_state_holds_only_the_rows_ever_visited():
     ("sample_index", "successes", "trials", "reason"),
     [
         ([1, 2, 1], [0, 0, 0], [8, 8, 8], "2 distinct"),
-        ([1, 1], [0, 0], [0, 0], "twice"),
         ([5], [0], [8], "[0, 5)"),
         ([-1], [0], [8], "[-1]"),
-        ([2**63], [0], [8], "9223372036854775808"),
         ([1.0], [0], [8], "integers"),
         ([True], [0], [8], "integers"),
-        (["1"], [0], [8], "integers"),
-        (1, 0, 8, "vector"),
         ([[1]], [[0]], [[8]], "vector"),
         ([[1], [1, 2]], [0], [8], "cannot be read"),
         ([1], [-1], [8], "-1.0"),
-        ([1], [0], [-8], "-8.0"),
         ([1], [9], [8], "successes 9.0"),
         ([1, 2], [0, np.nan], [8, 8], "Entry 1"),
-        ([1], [0], [np.nan], "trials nan"),
         ([1], [0], [np.inf], "trials inf"),
         ([1], [0], [2.0**54], "2**53"),
         ([1], [np.inf], [np.inf], "finite"),
-        ([1], ["many"], [8], "numbers"),
-        ([1], [1 + 1j], [8], "numbers"),
         ([1], [None], [8], "numbers"),
         ([1, 2], [0], [8], "(2,)"),
-        ([1, 2], [0, 0], [8], "(1,)"),
-        ([1], [[0]], [[8]], "vector"),
     ],
 )
 def test_impossible_observations_are_refused_and_change_nothing(sample_index, successes, trials, reason):
@@ -204,12 +140,6 @@ def test_impossible_observations_are_refused_and_change_nothing(sample_index, su
     with refused(ObservationError, names=[reason]):
         posterior.observe(sample_index, successes, trials)
     assert_same_state(posterior.state_dict(), before)
-
-
-@pytest.mark.parametrize("sample_index", [[5], [-1], [0.5], 0])
-def test_counts_of_rows_that_do_not_exist_are_refused(sample_index):
-    with pytest.raises(ObservationError):
-        observed().counts(sample_index)
 
 
 @pytest.mark.parametrize("num_samples", [0, -1, 2.0, True, "3", None])
@@ -225,28 +155,14 @@ def test_decays_outside_zero_and_one_are_refused(name, value):
         BetaPosterior(3, **{name: value})
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "both_sides"),
-    [
-        ("num_samples", 6, (6, 5)),
-    ],
-)
-def test_a_state_of_another_posterior_is_refused_by_naming_both_sides(name, value, both_sides):
+def test_a_state_of_other_rows_or_with_other_fields_is_refused_by_naming_both_sides():
     posterior = observed()
     before = posterior.state_dict()
-    with refused(SnapshotMismatchError, names=[name, *both_sides]):
-        posterior.load_state_dict(before | {name: value})
-    assert_same_state(posterior.state_dict(), before)
-
-
-def test_a_state_with_other_fields_is_refused_by_naming_both_sides():
-    posterior = observed()
-    before = posterior.state_dict()
+    with refused(SnapshotMismatchError, names=["num_samples", 6, 5]):
+        posterior.load_state_dict(before | {"num_samples": 6})
     without_visits = {name: value for name, value in before.items() if name != "visits"}
     with refused(SnapshotMismatchError, names=["visits", "colour"]):
         posterior.load_state_dict(without_visits | {"colour": "red"})
-    with refused(SnapshotCorruptError, names=["a list"]):
-        posterior.load_state_dict(list(before))
     assert_same_state(posterior.state_dict(), before)
 
 
@@ -255,29 +171,21 @@ def test_a_state_with_other_fields_is_refused_by_naming_both_sides():
     [
         ("step", -1, "step is -1"),
         ("step", 2.0, "whole number"),
-        ("step", 2**63, "whole number"),
         ("step", 1, "last_update"),
         ("sample_index", np.array([0, 3, 1]), "sample_index"),
-        ("sample_index", np.array([0, 1, 1]), "sample_index"),
         ("sample_index", np.array([0, 1, 5]), "[0, 5)"),
-        ("sample_index", np.array([-1, 1, 3]), "[0, 5)"),
         ("sample_index", np.array([0, 1, 3], dtype=np.int32), "int32"),
         ("decay_unsampled", 2.0, "[0, 1]"),
-        ("decay_unsampled", "a", "[0, 1]"),
         ("sample_index", [0, 1, 3], "list"),
         ("alpha", np.array([1.0, 2.0]), "(2,)"),
-        ("alpha", np.array([[1.0, 2.0, 3.0]]), "(1, 3)"),
         ("alpha", np.array([1, 2, 3]), "int64"),
         ("alpha", np.array([1.0, -2.0, 3.0]), "alpha"),
         ("alpha", np.array([1.0, np.nan, 3.0]), "alpha"),
-        ("beta", np.array([1.0, np.inf, 3.0]), "beta"),
         ("last_update", np.array([0, 2, 2]), "last_update"),
         ("last_update", np.array([1, 2, 3]), "last_update"),
-        ("alpha", np.array([1.0, 1e17, 3.0]), "2**53"),
         ("beta", np.array([1.0, 2.0, 1.7e308]), "2**53"),  # its draws would be NaN
         ("step", 2**53 + 1, "whole number"),  # the next steps must fit into int64
         ("visits", np.array([0, 1, 2]), "visits"),
-        ("visits", np.array([2, 1, 2]), "visits"),
     ],
 )
 def test_broken_numbers_in_a_state_are_refused_and_change_nothing(name, value, reason):

@@ -80,16 +80,6 @@ def test_the_weights_maximise_the_penalised_likelihood(seed, trials):
     assert np.abs(slope / scale).max() < 1e-5
 
 
-@few
-@given(seed=st.integers(0, 999), trials=st.sampled_from([1, 8, 2**40]))
-def test_means_and_strengths_stay_within_their_bounds(seed, trials):
-    words = prompt_words(texts_of(80, seed))
-    a, b = prompt_prior(observed(words, seed, trials=trials)[0], words)
-    assert ((a / (a + b) >= 0.05 - 1e-12) & (a / (a + b) <= 0.95 + 1e-12)).all()
-    assert a + b == pytest.approx((a + b)[0])
-    assert 0.5 - 1e-12 <= (a + b)[0] <= 8 + 1e-12
-
-
 def test_counts_of_any_size_are_fitted():
     posterior = BetaPosterior(64)
     posterior.observe(np.arange(64), np.full(64, 2.0**53), np.full(64, 2.0**53))
@@ -175,7 +165,7 @@ def test_the_fit_is_made_once_for_each_change_of_the_counts(monkeypatch):
     assert len(fits) == 4
 
 
-@pytest.mark.parametrize("words", [None, "words", np.zeros((5, 16)), np.zeros((4, 16), np.uint8)])
+@pytest.mark.parametrize("words", [None, np.zeros((4, 16), np.uint8)])
 def test_words_of_other_rows_are_refused(words):
     with refused(ConfigurationError, names=["words"], offers=["prompt_words", "(5, 16)"]):
         ThompsonSampler(5, prior="prompts", words=words)

@@ -71,9 +71,8 @@ def test_each_original_is_followed_by_its_variants_and_no_row_is_drawn_twice(
     if not able:
         return
     k = data.draw(st.integers(1, len(able)))
-    if k * together > 1:
-        with refused(ConfigurationError, names=["k", k * together - 1], offers=[together]):
-            drawn.draw(k * together - 1, exclude=exclude)
+    with refused(ConfigurationError, names=["k", k * together - 1], offers=[together]):
+        drawn.draw(k * together - 1, exclude=exclude)
     draw = drawn.draw(k * together, exclude=exclude)
     problems = draw.sample_index.reshape(k, together)
     assert set(problems[:, 0].tolist()) <= able
@@ -114,46 +113,6 @@ def test_a_draw_is_that_of_the_rule_written_out(counts, seed, groups, gain):
         sampler.observe(rows, rng.integers(0, 9, rows.size), np.full(rows.size, 8))
 
 
-def test_a_hopeless_original_with_a_useful_hint_is_drawn_and_its_posterior_sees_no_hinted_rollout():
-    """Problem 0 is never solved, but with its second hint half of the time; the others nearly always."""
-    variants = variant_rows([3] * 10)
-    rates = np.where(variants.of == 0, 0.0, 0.9)
-    rates[2] = 0.5
-    sampler = make(ThompsonSampler, variants, decay_sampled=1.0)
-    sampler.observe(np.arange(40), 1e4 * rates, np.full(40, 1e4))
-    before = sampler.posterior.counts([0])
-    for _ in range(20):
-        assert sampler.draw(4).sample_index[:2].tolist() == [0, 2]
-        sampler.observe([2], [4], [8])
-    after = sampler.posterior.counts([0])
-    assert after[0] == before[0] == 0
-    assert after[1] < before[1]  # it has decayed, and has seen nothing
-    by_rows = ThompsonSampler(40, decay_sampled=1.0)
-    by_rows.load_state_dict(sampler.state_dict() | {"settings": by_rows.state_dict()["settings"]})
-    assert 0 not in by_rows.draw(30).sample_index  # by itself it is worth less than all rows of the other problems
-
-
-@both
-def test_variants_are_matched_by_what_is_known(sampler):
-    variants = variant_rows([4] * 6)
-    drawn = make(sampler, variants)
-    useless = np.flatnonzero(variants.kind > 1)
-    drawn.posterior.observe(useless, np.zeros(useless.size), np.full(useless.size, 10_000))
-    rows = np.concatenate([drawn.draw(12).sample_index[1::2] for _ in range(100)])
-    assert (variants.kind[rows] == 1).mean() > 0.9
-
-
-def test_a_greedy_sampler_takes_the_variants_nearest_to_the_frontier_and_the_lower_of_equals():
-    variants = variant_rows([4, 4])
-    sampler = make(ThompsonSampler, variants, 2, greedy=True, gain="symmetric")
-    sampler.observe(np.arange(10), [0, 1, 4, 4, 8, 8, 4, 4, 8, 4], np.full(10, 8))
-    assert sampler.draw(6).sample_index.tolist() == [0, 2, 3, 5, 6, 7]
-    shuffled = variant_rows([4] * 100, seed=1)
-    for rows in make(ThompsonSampler, shuffled, 2, greedy=True).draw(300).sample_index.reshape(100, 3).tolist():
-        own = np.flatnonzero(shuffled.of == rows[0])
-        assert rows[1:] == own[own != rows[0]][:2].tolist()
-
-
 def test_problems_with_too_few_variants_are_never_drawn():
     variants = variant_rows([0, 1, 2, 3])
     assert set(make(ThompsonSampler, variants, 2).draw(6).sample_index.tolist()[::3]) == {3, 6}
@@ -187,16 +146,6 @@ def test_strata_are_those_of_the_originals():
         sampler.posterior.observe(np.arange(12), np.zeros(12), np.full(12, 1000))
         for _ in range(10):
             assert (sampler.draw(16).sample_index[::2] < 12).sum() == 2
-
-
-def test_a_row_that_is_left_out_takes_its_problem_along():
-    variants = variant_rows([2] * 4)
-    for sampler in (ThompsonSampler, UniformSampler):
-        drawn = make(sampler, variants)
-        rows = drawn.draw(4, exclude=[2, 3, 4]).sample_index  # a variant of problem 0, and twice problem 1
-        assert set(rows[::2].tolist()) == {6, 9}
-        with refused(ConfigurationError, names=["k", 6], offers=[4]):
-            drawn.draw(6, exclude=[2, 3])
 
 
 @every_match
@@ -292,13 +241,6 @@ def test_settings_of_variants_that_cannot_work_are_refused(sampler):
         sampler(9, variants=variants.of)
 
 
-def test_only_the_law_of_difficulty_needs_known_kinds():
-    variants = VariantRows(np.array([0, 0]), np.array([0, 1]), ("original", "jpeg-1"))
-    assert make(ThompsonSampler, variants).draw(2).sample_index.tolist() == [0, 1]
-    with refused(ConfigurationError, names=["jpeg-1", "difficulty"], offers=["posterior"]):
-        make(ThompsonSampler, variants, variant_match="difficulty")
-
-
 # ------------------------------------------------------------------------------------------- the rows, and the law
 
 OF_ROWS = ("original", "text", "hint-1")
@@ -307,7 +249,7 @@ OF_ROWS = ("original", "text", "hint-1")
 @pytest.mark.parametrize(
     ("of", "kind", "names"),
     [
-        ([0, 0, 1], [0, 1, 2], [2, 1, 0]),  # a variant of a variant
+        ([0, 0, 1], [0, 1, 2], [2, "hint-1", 1]),  # a variant of a variant
         ([0, 0], [1, 1], [0, "text"]),  # an original of another kind
         ([0, 0], [0, 0], [1, 0, "original"]),  # a variant of the kind of originals
         ([0, 1, 0, 0], [0, 0, 1, 1], [3, "text", 0]),  # two of a kind
@@ -316,13 +258,6 @@ OF_ROWS = ("original", "text", "hint-1")
 def test_rows_that_are_no_originals_and_variants_are_refused(of, kind, names):
     with refused(ConfigurationError, names=names):
         VariantRows(np.array(of), np.array(kind), OF_ROWS)
-
-
-def test_originals_without_variants_and_variants_before_their_originals_are_fine():
-    variants = VariantRows(np.array([2, 1, 2, 2]), np.array([1, 0, 0, 2], dtype=np.int8), list(OF_ROWS))
-    assert (variants.of.dtype, variants.kind.dtype) == (np.int64, np.int64)
-    assert variants.kinds == OF_ROWS
-    assert variants.num_variants.tolist() == [0, 0, 2, 0]
 
 
 def test_the_digest_tells_apart_all_that_describes_the_rows():
@@ -402,26 +337,9 @@ def matched(variants, mean, groups=1, draws=4000):
     return {kind: float((rows[:, 1:] == place).sum() / draws) for place, kind in enumerate(variants.kinds) if place}
 
 
-def test_hopeless_originals_get_hints_and_mastered_ones_pictures():
-    """At D = 9 the offset is -5 on average: three steps for -5 and -6, by the normal distribution .625."""
-    hopeless, mastered = matched(one_problem(*LADDER), 0.0), matched(one_problem(*LADDER), 1.0)
-    assert hopeless["hint-3"] == pytest.approx(0.624, abs=0.03)
-    assert hopeless["hint-2"] == pytest.approx(0.302, abs=0.03)
-    assert hopeless["hint-4"] == pytest.approx(0.067, abs=0.02)
-    assert mastered["speckle-3"] == pytest.approx(0.624, abs=0.03)  # the mean is 6, and 5 and 6 take level 3
-    assert mastered["drawn"] == pytest.approx(0.309, abs=0.03)
-
-
 def test_of_equally_near_kinds_each_is_taken_alike():
     shares = matched(one_problem("rotation-3", "gaussian-3", "blur-3"), 1.0)
     assert list(shares.values()) == pytest.approx([1 / 3] * 3, abs=0.03)
-
-
-def test_several_variants_of_a_problem_differ_and_each_follows_the_law():
-    shares = matched(one_problem(*LADDER), 0.0, groups=2)
-    assert sum(shares.values()) == pytest.approx(2)
-    assert max(shares.values()) <= 1  # no variant twice
-    assert shares["hint-3"] + shares["hint-2"] > 1.5
 
 
 def test_a_kind_that_the_law_does_not_know_is_refused():

@@ -105,14 +105,6 @@ def test_what_is_saved_is_what_is_loaded_from_the_folder_or_the_file(tmp_path, s
         assert state_digest(restored(place)) == state_digest(sampler)
 
 
-def test_a_save_replaces_the_snapshot_and_leaves_one_file(tmp_path):
-    save_snapshot(tmp_path, small_sampler(1), metadata={"old": 1})
-    save_snapshot(tmp_path, small_sampler(4))
-    assert os.listdir(tmp_path) == [POSTERIOR_FILE]
-    assert load_snapshot(tmp_path).metadata == {}
-    assert restored(tmp_path).posterior.step == 4
-
-
 def test_the_digest_of_a_state_tells_replicas_apart():
     digest = state_digest(small_sampler())
     assert digest == state_digest(small_sampler())
@@ -151,6 +143,7 @@ def test_a_save_that_is_interrupted_leaves_the_snapshot_before_it(tmp_path, monk
     save_snapshot(tmp_path, small_sampler(4))
     assert os.listdir(tmp_path) == [POSTERIOR_FILE]
     assert restored(tmp_path).posterior.step == 4
+    assert load_snapshot(tmp_path).sample_key is None
 
 
 # What is missing, damaged or foreign
@@ -185,8 +178,8 @@ def test_a_header_that_would_take_too_much_memory_is_not_read(tmp_path, size):
 
 
 EDITS = [
-    (lambda document: document["sampler"].update(posterior=None), ["posterior"]),
-    (lambda document: document.update(sampler=[]), ["posterior"]),
+    (lambda document: document["sampler"].update(posterior=None), [POSTERIOR_FILE]),
+    (lambda document: document.update(sampler=[]), [POSTERIOR_FILE]),
     (lambda document: document.update(metadata=None), ["metadata"]),
     (lambda document: document["metadata"].update(score=float("nan")), ["NaN", "JSON"]),
     (lambda document: document.update(format_version=True), ["format_version", True]),
@@ -200,15 +193,6 @@ EDITS = [
 def test_a_document_that_save_snapshot_did_not_write_is_refused_although_it_is_signed(edited, change, names):
     with refused(SnapshotCorruptError, names=names):
         load_snapshot(edited(change))
-
-
-def test_a_number_that_json_reads_as_infinite_is_refused_although_it_is_signed(tmp_path):
-    save_snapshot(tmp_path, small_sampler(), metadata={"score": 123456})
-    arrays, document = content_of(tmp_path / POSTERIOR_FILE)
-    text = json.dumps({**document, "document_sha256": "0" * 64}, sort_keys=True, separators=(",", ":"))
-    content = save(arrays, metadata={"vade_posterior": text.replace("123456", "1e999")})
-    with refused(SnapshotCorruptError, names=["JSON"]):
-        load_snapshot(written(tmp_path, content, document))
 
 
 def test_a_newer_format_asks_for_an_upgrade(edited):
@@ -237,16 +221,14 @@ TEXT = json.dumps(DOCUMENT | {"document_sha256": "0" * 64}, sort_keys=True, sepa
         b"no tensors",
         save({"alpha": np.zeros(2)}),
         with_header(None),
-        with_header([]),
         with_header({"vade_posterior": 1}),
         struct.pack("<Q", 200_000) + b"[" * 200_000,
         with_header({"vade_posterior": TEXT}),
         # safetensors knows this type, numpy does not
         with_header({"vade_posterior": TEXT}, {"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]}),
         with_header({"vade_posterior": TEXT}, {"dtype": "F64", "shape": [0, 2**62], "data_offsets": [0, 0]}),
-        with_header({"vade_posterior": TEXT}, {"dtype": "F64", "shape": [1] * 70, "data_offsets": [0, 8]}),
     ],
-    ids=range(10),
+    ids=range(8),
 )
 def test_a_file_that_save_snapshot_did_not_write_is_refused_whatever_its_digest(tmp_path, content):
     with refused(SnapshotCorruptError, names=[POSTERIOR_FILE]):
@@ -268,13 +250,6 @@ def test_the_keys_of_the_rows_ever_visited_are_saved_in_the_order_of_the_rows(tm
     stored, _ = content_of(tmp_path / POSTERIOR_FILE)
     assert stored["sample_key"].tolist() == [50, -40, 20, -(2**63)]
     assert stored["sample_index"].tolist() == [0, 1, 3, 4]
-
-
-def test_without_keys_none_are_saved_and_none_are_loaded(tmp_path):
-    save_snapshot(tmp_path, small_sampler(), sample_key=KEYS)
-    save_snapshot(tmp_path, small_sampler())
-    assert load_snapshot(tmp_path).sample_key is None
-    assert "sample_key" not in content_of(tmp_path / POSTERIOR_FILE)[0]
 
 
 @pytest.mark.parametrize(

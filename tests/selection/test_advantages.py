@@ -8,12 +8,7 @@ from hypothesis.extra.numpy import arrays
 
 from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError
-from trl_vade.selection.advantages import (
-    diva_advantages,
-    global_advantages,
-    local_advantages,
-    posterior_difficulty,
-)
+from trl_vade.selection.advantages import diva_advantages, posterior_difficulty, standardised
 
 REWARDS = np.array([[[1, 0, 0, 0, 0], [1, 1, 1, 0, 1]], [[0, 0, 0, 0, 0], [0, 1, 0, 0, 0]]], dtype=float)
 DIFFICULTY = np.array([[5.0, 3.0], [9.0, 6.0]])
@@ -27,8 +22,8 @@ close = {"abs": 1e-4}
 
 
 def test_the_worked_batch():
-    assert local_advantages(REWARDS)[0, 0, :2] == pytest.approx([1.7889, -0.4472], **close)
-    assert global_advantages(REWARDS)[1, 1, :2] == pytest.approx([-0.3162, 2.8460], **close)
+    assert standardised(REWARDS, 2)[0, 0, :2] == pytest.approx([1.7889, -0.4472], **close)
+    assert standardised(REWARDS, (1, 2))[1, 1, :2] == pytest.approx([-0.3162, 2.8460], **close)
     found = diva_advantages(REWARDS, DIFFICULTY)
     for (problem, variant), (right, wrong) in GOLDEN.items():
         for reward, advantage in zip(REWARDS[problem, variant], found[problem, variant], strict=True):
@@ -37,7 +32,7 @@ def test_the_worked_batch():
 
 def test_the_range_of_small_rewards_shrinks_their_advantages():
     rewards = np.array([[[0, 0, 0, 0, 0.1]]])
-    local = local_advantages(rewards)
+    local = standardised(rewards, 2)
     assert local[0, 0, [0, 4]] == pytest.approx([-0.4472, 1.7888], **close)
     once = np.ptp(rewards) * local
     assert once[0, 0, [0, 4]] == pytest.approx([-0.0447, 0.1789], **close)

@@ -1,6 +1,7 @@
 """`Feedback` by itself, as a process without a trainer holds it: outcomes in, figures, log and totals out."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -46,7 +47,7 @@ def test_a_group_that_trained_by_another_reward_forgets_as_a_group_that_trained(
     feedback = make(sampler)
     for _ in range(2):
         rows = np.array([0, 1])
-        wrong = group_outcomes(np.zeros(8), rows, threshold=0.5, has_gradient=np.array([True, False]))
+        wrong = replace(group_outcomes(np.zeros(8), rows, threshold=0.5), has_gradient=np.array([True, False]))
         feedback.observe(feedback.in_flight(rows), wrong, 0)
     assert sampler.posterior.beta.tolist() == pytest.approx([0.2 * 4 + 4, 4 + 4, 0, 0])
     assert [line["mixed"] for line in feedback.log.read()] == [[True, False]] * 2
@@ -95,7 +96,7 @@ def test_the_totals_go_on_where_they_were_saved_and_a_lost_log_is_said(make, cap
     assert caplog.text == ""
     second.log.path.unlink()
     second.resume_log(totals)
-    assert "it is missing" in caplog.text
+    assert "cannot be continued: it is missing" in caplog.text
 
 
 @pytest.mark.parametrize("even_rest", [0, 64])
@@ -116,4 +117,4 @@ def test_rows_without_a_score_rest_like_others_and_are_named_once(make, caplog, 
             feedback.sampler = again
     share = np.mean(np.array(drawn) % 20 == 0)
     assert share < 0.125, share
-    assert caplog.text.count("drawn twice and got no score") == 1
+    assert caplog.text.count("that were drawn twice") == 1

@@ -1,6 +1,5 @@
 """`OnTimeSelection` with a real data set and a real Accelerator: what it chooses, knows and reports, and when."""
 
-import copy
 import itertools
 import json
 import math
@@ -8,16 +7,16 @@ import math
 import numpy as np
 import pytest
 from accelerate import Accelerator
+from datasets import concatenate_datasets
 from trl import GRPOConfig, GRPOTrainer
 
-from tests.support.checkpoints import without_later
 from tests.support.rows import ids, numbered_rows, picture, process
-from tests.support.runs import StopAfter, assert_same_end, logged, says_a_digit
-from trl_vade import BetaPosterior, ThompsonSampler, UniformSampler, VADEGRPOTrainer
+from tests.support.runs import says_a_digit
+from trl_vade import ThompsonSampler, UniformSampler
 from trl_vade.samplers.snapshot import state_digest
 from trl_vade.selection.batch_metrics import log_metrics
 from trl_vade.selection.feedback import Feedback
-from trl_vade.selection.log import SelectionLog, replay
+from trl_vade.selection.log import SelectionLog
 from trl_vade.selection.on_time import OnTimeSelection
 from trl_vade.selection.outcomes import group_outcomes
 
@@ -108,23 +107,6 @@ def test_with_or_without_a_prefetch_the_choices_the_posterior_and_the_metrics_ar
     assert play(1) == play(2) == plain
 
 
-def test_what_was_prefetched_is_what_is_chosen_and_each_image_is_decoded_once(make_selection, decoded_images):
-    selection = make_selection(numbered_rows(9, image=picture), ThompsonSampler(9, seed=5))
-    for _ in range(6):
-        decoded_images.clear()
-        selection.prefetch()
-        selection.choose()
-        assert sorted(decoded_images) == sorted(selection.in_flight.sample_index.tolist())
-        score(selection, [1, 0, 0, 0], [1, 1, 1, 1])
-
-
-def test_nothing_is_drawn_ahead_where_there_is_nothing_to_decode(make_selection, monkeypatch):
-    monkeypatch.setattr(UniformSampler, "peek", lambda self, k: pytest.fail("a draw for nothing"))
-    selection = make_selection(numbered_rows(6))
-    selection.prefetch()
-    assert len(selection.choose()) == 8
-
-
 def test_a_choice_that_was_not_foreseen_is_made_all_the_same(make_selection, decoded_images):
     """As when a callback of the user's tells the sampler something of its own."""
     selection = make_selection(numbered_rows(9, image=picture), ThompsonSampler(9, seed=5, cooldown=9))
@@ -135,18 +117,33 @@ def test_a_choice_that_was_not_foreseen_is_made_all_the_same(make_selection, dec
     assert [row["image"].getpixel((0, 0))[0] for row in rows[::4]] == selection.in_flight.sample_index.tolist()
 
 
-# ------------------------------------------------------------------------------------------------ several processes
+# ------------------------------------------------------------------------------------------- what is said of the rows
 
 
-def test_only_the_main_process_writes_the_log(make_selection):
-    other = make_selection(accelerator=process(1, 2))
-    other.choose()
-    score(other, [1, 0, 0, 0], [0, 0, 0, 0])
-    assert other.feedback.log.read() == []
-    main = make_selection(accelerator=process(0, 2))
-    main.choose()
-    score(main, [1, 0, 0, 0], [0, 0, 0, 0])
-    assert len(main.feedback.log.read()) == 1
+@pytest.mark.parametrize(
+    ("rows", "num_groups", "said"),
+    [
+        (numbered_rows(8), 4, []),
+        (numbered_rows(7), 4, ["takes 4 of the 7 training rows, so selection can leave out only 3"]),
+        (
+            concatenate_datasets([numbered_rows(20), numbered_rows(3)]),
+            4,
+            ["3 of the 23 training rows equal"],
+        ),
+        (numbered_rows(9).with_transform(lambda rows: rows), 2, ["have a transform"]),
+    ],
+    ids=["enough", "few", "copies", "transform"],
+)
+def test_rows_that_leave_little_to_choose_and_copies_are_said_where_outcomes_decide(
+    make_selection, caplog, rows, num_groups, said
+):
+    selection = make_selection(rows, UniformSampler(len(rows)), num_groups=num_groups)
+    for adaptive in (True, False):
+        caplog.clear()
+        selection.describe_rows(adaptive=adaptive)
+        expected = said if adaptive or "transform" in str(said) else []
+        for part, warning in zip(expected, warnings_of(caplog), strict=True):
+            assert part in warning
 
 
 # ------------------------------------------------------------------------------------------- rollout initialisation
@@ -183,14 +180,6 @@ def test_rows_of_the_initial_pass_need_not_rest_and_every_stratum_gets_its_share
     assert np.bincount(strata[chosen]).tolist() == [8, 8, 8, 8]
 
 
-def test_initialisation_counts_completions_without_a_score_as_no_trials(make_selection):
-    selection = make_selection(numbered_rows(3), num_groups=2)
-    initialise(selection, lambda row: [[1, NAN, NAN, 0], [NAN] * 4, [1, 1, 1, 1]][row])
-    assert selection.sampler.posterior.alpha.tolist() == [1, 0, 4]
-    assert selection.sampler.posterior.beta.tolist() == [1, 0, 0]
-    assert selection.sampler.posterior.visits.tolist() == [1, 0, 1]
-
-
 def test_rows_that_fill_the_last_batch_up_are_added_and_no_rollout_is_thrown_away(make_selection):
     # 5 rows x 2 completions over 4 processes, 4 rows at a time: the last batch needs a second row, which is row 0.
     sizes = {"num_groups": 4, "num_generations": 2}
@@ -215,26 +204,6 @@ def test_the_log_says_what_share_of_the_initial_groups_had_a_gradient(make_selec
     assert line["effective_gradient_ratio"] == 0.75
     assert line["rollouts"] == 16
     assert line["predicted_effective_ratio"] == pytest.approx(0.6)  # Beta(1, 1), G = 4: 1 - 2/5
-
-
-def test_initial_groups_of_equal_fractions_have_no_gradient_in_the_log_either(make_selection):
-    selection = make_selection(numbered_rows(4), num_groups=2)
-    for _ in selection.initial_batches():
-        score(selection, [0.5] * 4, [0.5] * 4, threshold=None)
-    selection.feedback.finish_initialisation()
-    assert selection.feedback.log.read()[0]["effective_gradient_ratio"] == 0.0
-
-
-def test_the_step_after_initialisation_builds_on_it(make_selection):
-    selection = make_selection(numbered_rows(4), ThompsonSampler(4), num_groups=2)
-    initialise(selection, lambda row: [1.0, 1.0, 0.0, 0.0])
-    selection.choose()
-    metrics = score(selection, [1, 1, 0, 0], [1, 1, 0, 0])
-    assert metrics["coverage"] == 1.0
-    assert metrics["brier"] == 0.0
-    assert metrics["rollouts"] == 16 + 8
-    assert metrics["staleness"] == 0.0
-    assert selection.sampler.posterior.step == 2
 
 
 # ----------------------------------------------------------------------------------------------------------- metrics
@@ -275,18 +244,6 @@ def test_the_metrics_of_two_generation_batches_worked_out_by_hand(make_selection
         "staleness": 0.0,
         "rollouts": 16.0,  # a completion without a score was paid for all the same
     }
-
-
-def test_what_is_predicted_is_what_the_posterior_said_before_the_rollouts(make_selection):
-    selection = make_selection(numbered_rows(1), UniformSampler(1, decay_sampled=1.0), num_groups=1, num_generations=2)
-    selection.choose()
-    score(selection, [1, 0])
-    selection.choose()
-    metrics = score(selection, [0, 0])
-    # Beta(2, 2): E[p^2] = E[(1-p)^2] = (2 * 3) / (4 * 5) = 0.3.
-    assert metrics["predicted_effective_ratio"] == pytest.approx(1 - 2 * 0.3)
-    assert metrics["brier"] == pytest.approx(0.25)
-    assert metrics["mean_pass_rate"] == pytest.approx(2 / 6)
 
 
 def test_a_batch_without_any_score_has_unknown_metrics_and_still_counts(make_selection):
@@ -342,31 +299,13 @@ def test_each_stratum_has_its_figures_and_what_is_not_known_is_left_out(make_sel
     assert {"selected_pass_rate/algebra", "selected_pass_rate/logic", "selected_pass_rate/geometry"} - metrics.keys()
 
 
-def test_the_figures_of_a_stratum_are_of_all_groups_of_a_refilled_batch(make_selection):
-    selection = make_selection(sampler=UniformSampler(6, seed=3), stratify=[1, 2, 1, 2, 1, 2])
-    selection.choose()
-    drawn = selection.in_flight.sample_index.tolist()
-    score(selection, [1, 1, 1, 1], [0, 0, 0, 0])
-    selection.refill(3)
-    drawn += selection.in_flight.sample_index.tolist()
-    metrics = score(selection, [1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0])
-    passed = np.array([1, 0, 1 / 4, 1 / 2, 3 / 4])
-    for label, odd in (("1", 0), ("2", 1)):
-        rows = np.array(drawn) % 2 == odd
-        assert metrics[f"selected_share/{label}"] == rows.mean()
-        assert metrics[f"selected_pass_rate/{label}"] == pytest.approx(passed[rows].mean())
-        assert metrics[f"effective_gradient_ratio/{label}"] == pytest.approx((np.arange(5)[rows] >= 2).mean())
-
-
-@pytest.mark.parametrize(("num_strata", "said"), [(100, False), (101, True)])
-def test_more_strata_than_a_log_can_hold_are_left_out_of_it_and_that_is_said(make_selection, caplog, num_strata, said):
+@pytest.mark.parametrize(("num_strata", "with_metrics"), [(100, 100), (101, 0)])
+def test_more_strata_than_a_trainer_state_can_hold_have_no_metrics(make_selection, num_strata, with_metrics):
     labels = np.arange(202) % num_strata
     selection = make_selection(numbered_rows(202), UniformSampler(202), stratify=labels)
-    selection.describe_rows()
-    assert any("up to 100" in message for message in warnings_of(caplog)) is said
     selection.choose()
     metrics = score(selection, [1, 0, 0, 0], [0, 0, 0, 0])
-    assert sum("selected_share/" in name for name in metrics) == (0 if said else 100)
+    assert sum("selected_share/" in name for name in metrics) == with_metrics
 
 
 def test_a_figure_that_some_batches_lack_is_averaged_over_those_that_have_it():
@@ -389,106 +328,20 @@ def test_a_figure_that_some_batches_lack_is_averaged_over_those_that_have_it():
     assert to["vade/ratio/b"][2] == 0.5
 
 
-DOMAINS = ["common"] * 16 + ["small"] * 6 + ["rare"] * 2  # 2.67, 1 and 0.33 of a batch of 4 groups
-FIGURES = ("selected_share", "mean_pass_rate", "effective_gradient_ratio", "selected_pass_rate")
-
-
-@pytest.fixture
-def train_stratified(text_model_path, text_rows, make_args):
-    """Train, in a folder of the output directory's, on 24 rows of three domains; `resume` names a checkpoint."""
-
-    def run(folder="out", callbacks=None, resume=None, **changes):
-        args = make_args(**{"vade_stratify_by": "domain", "max_steps": 9} | changes)
-        args.output_dir = f"{args.output_dir}/{folder}"
-        rows = text_rows.add_column("domain", DOMAINS)
-        trainer = VADEGRPOTrainer(text_model_path, says_a_digit, args, rows, callbacks=callbacks)
-        trainer.train(resume_from_checkpoint=resume and without_later(f"{args.output_dir}/{resume}"))
-        return trainer
-
-    return run
-
-
-def batches_of(trainer):
-    """Of each generation batch, refills included: the domains of its groups, and their pass rates."""
-    batches = []
-    for line in trainer.selection.feedback.log.read():
-        if "refill" not in line:
-            batches.append([])
-        rates = np.array(line["successes"]) / np.array(line["trials"])
-        batches[-1] += [(DOMAINS[row], rate) for row, rate in zip(line["sample_index"], rates, strict=True)]
-    return batches
-
-
-def figures_of(batches):
-    """What is to be logged of some batches, by hand."""
-    values = {}
-    for batch in batches:
-        for domain in set(DOMAINS):
-            rates = [rate for of, rate in batch if of == domain]
-            values.setdefault(f"vade/selected_share/{domain}", []).append(len(rates) / len(batch))
-            if rates:
-                values.setdefault(f"vade/selected_pass_rate/{domain}", []).append(np.mean(rates))
-                ratio = np.mean([0 < rate < 1 for rate in rates])
-                values.setdefault(f"vade/effective_gradient_ratio/{domain}", []).append(ratio)
-    return {name: np.mean(each) for name, each in values.items()}
-
-
-def logged_figures(trainer):
-    """The figures of strata in each entry of the log that has some."""
-    entries = [
-        {name: value for name, value in entry.items() if name.startswith("vade/") and name.count("/") == 2}
-        for entry in trainer.state.log_history
-    ]
-    return [entry for entry in entries if entry]
-
-
-def test_a_run_gives_each_domain_its_share_and_logs_its_figures(train_stratified):
-    trainer = train_stratified()
-    batches, entries = batches_of(trainer), logged_figures(trainer)
-    assert len(batches) == len(entries) == 9
-    for batch, entry in zip(batches, entries, strict=True):
-        counts = [[domain for domain, _ in batch].count(name) for name in ("common", "small", "rare")]
-        assert counts[0] in (2, 3)
-        assert counts[1] == 1
-        assert counts[2] in (0, 1)
-        means = [entry.pop(f"vade/mean_pass_rate/{domain}") for domain in set(DOMAINS)]
-        assert all(0 < mean < 1 for mean in means)
-        assert entry == pytest.approx(figures_of([batch]))
-    assert sum(counted == "rare" for batch in batches for counted, _ in batch) == 3
-    assert len({len(entry) for entry in entries}) == 2  # where no rare row was chosen its pass rate is left out
-    mean = trainer.selection.sampler.posterior.posterior_mean
-    assert logged(trainer, "vade/mean_pass_rate/small")[-1] == pytest.approx(mean[16:22].mean())
-
-
-def test_with_refills_the_figures_of_a_logging_window_are_those_of_its_batches(train_stratified):
-    trainer = train_stratified(vade_dynamic_sampling=True, vade_max_refills=2, logging_steps=3)
-    batches, entries = batches_of(trainer), logged_figures(trainer)
-    assert max(map(len, batches)) > 4
-    assert len(entries) == 3
-    for number, entry in enumerate(entries):
-        expected = figures_of(batches[3 * number : 3 * number + 3])
-        assert {name: value for name, value in entry.items() if "mean" not in name} == pytest.approx(expected)
-
-
-def test_a_stratified_run_that_is_resumed_is_the_run_that_was_never_stopped(train_stratified):
-    changes = {"vade_dynamic_sampling": True, "vade_max_refills": 2, "max_steps": 7}
-    whole = train_stratified("whole", **changes)
-    train_stratified("parts", callbacks=[StopAfter(5)], **changes, save_strategy="steps", save_steps=4)
-    resumed = train_stratified("parts", resume="checkpoint-4", **changes)
-    assert_same_end(resumed, whole)
-    assert logged_figures(resumed) == logged_figures(whole)
-
-
-def test_strata_that_come_or_go_at_a_resume_are_rules_that_follow_the_arguments(train_stratified, caplog):
-    changes = {"save_strategy": "steps", "save_steps": 2, "max_steps": 2}
-    for name, before, after in (("out", {}, {"vade_stratify_by": None}), ("plain", {"vade_stratify_by": None}, {})):
-        train_stratified(name, **changes | before)
-        caplog.clear()
-        resumed = train_stratified(name, resume="checkpoint-2", **changes | after | {"max_steps": 4})
-        assert "Rules of the sampler" in caplog.text
-        assert "stratify" in caplog.text
-        assert resumed.selection.sampler.posterior.step == 4
-        assert (resumed.selection.feedback.strata is None) == bool(after)
+def test_the_figures_of_a_stratum_are_of_all_groups_of_a_refilled_batch(make_selection):
+    selection = make_selection(sampler=UniformSampler(6, seed=3), stratify=[1, 2, 1, 2, 1, 2])
+    selection.choose()
+    drawn = selection.in_flight.sample_index.tolist()
+    score(selection, [1, 1, 1, 1], [0, 0, 0, 0])
+    selection.refill(3)
+    drawn += selection.in_flight.sample_index.tolist()
+    metrics = score(selection, [1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0])
+    passed = np.array([1, 0, 1 / 4, 1 / 2, 3 / 4])
+    for label, odd in (("1", 0), ("2", 1)):
+        rows = np.array(drawn) % 2 == odd
+        assert metrics[f"selected_share/{label}"] == rows.mean()
+        assert metrics[f"selected_pass_rate/{label}"] == pytest.approx(passed[rows].mean())
+        assert metrics[f"effective_gradient_ratio/{label}"] == pytest.approx((np.arange(5)[rows] >= 2).mean())
 
 
 # ----------------------------------------------------------------------------------------------------------- refills
@@ -551,81 +404,6 @@ def test_the_metrics_of_a_refilled_batch_are_of_all_its_groups(make_selection):
     assert score(selection, [1, 0, 0, 0], [1, 0, 0, 0])["effective_gradient_ratio"] == 1.0
 
 
-# --------------------------------------------------------------------------------------------------------- staleness
-
-
-class LookingAhead(OnTimeSelection):
-    """An adaptive torch Sampler behind a loader that fetches ahead: batch k + depth is chosen before k is scored."""
-
-    depth = 1
-
-    def choose(self):
-        ahead = self.__dict__.setdefault("ahead", [])
-        while len(ahead) <= self.depth:
-            rows = super().choose()
-            ahead.append((rows, self._in_flight))
-        rows, self._in_flight = ahead.pop(0)
-        return rows
-
-
-class LookingFurtherAhead(LookingAhead):
-    depth = 3
-
-
-@pytest.mark.parametrize(
-    ("kind", "staleness"),
-    [
-        (OnTimeSelection, [0, 0, 0, 0, 0, 0]),
-        (LookingAhead, [0, 1, 1, 1, 1, 1]),
-        (LookingFurtherAhead, [0, 1, 2, 3, 3, 3]),
-    ],
-)
-def test_staleness_counts_the_scored_batches_that_a_choice_did_not_know(make_selection, kind, staleness):
-    selection = make_selection(kind=kind)
-    measured = []
-    for _ in range(6):
-        selection.choose()
-        measured.append(score(selection, [1, 0, 0, 0], [1, 0, 0, 0])["staleness"])
-    assert measured == staleness
-
-
-# ------------------------------------------------------------------------------------------------------------ resume
-
-
-def test_a_selection_that_goes_on_from_a_saved_state_does_what_the_first_one_did(make_selection):
-    def play(selection, steps):
-        rewards = np.random.default_rng(selection.sampler.posterior.step).random((steps, 2, 4)).round()
-        return [(ids(selection.choose()), score(selection, *rewards[i])) for i in range(steps)]
-
-    first = make_selection(sampler=ThompsonSampler(6, seed=5))
-    play(first, 3)
-    sampler_state, totals = first.sampler.state_dict(), first.feedback.state_dict()
-    went_on = play(first, 4)
-    lines = first.feedback.log.read()
-
-    second = make_selection(sampler=ThompsonSampler(6, seed=5))
-    second.sampler.load_state_dict(sampler_state)
-    second.feedback.load_state_dict(totals)
-    second.feedback.resume_log(totals)
-    assert len(second.feedback.log.read()) == 3  # of the same directory: what came after the save is dropped
-    resumed = play(second, 4)
-    assert [rows for rows, _ in resumed] == [rows for rows, _ in went_on]
-    for (_, ours), (_, theirs) in zip(resumed, went_on, strict=True):
-        assert ours | {"selection_seconds": 0} == theirs | {"selection_seconds": 0}
-    assert second.feedback.log.read() == lines
-
-
-def test_the_saved_totals_do_not_change_with_the_run(make_selection):
-    selection = make_selection()
-    totals = selection.feedback.state_dict()
-    as_saved = copy.deepcopy(totals)
-    selection.choose()
-    score(selection, [1, 0, 0, 0], [1, 0, 0, 0])
-    assert totals == as_saved != selection.feedback.state_dict()
-    assert totals["rollouts"] == 0
-    assert totals["seconds"] == {"selection": 0.0, "generation": 0.0, "step": 0.0}
-
-
 def test_selection_inside_a_timed_block_is_not_counted_twice(make_selection):
     selection = make_selection()
     with selection.feedback.timed("generation"):
@@ -680,20 +458,6 @@ def test_an_outage_is_said_measured_written_down_and_undone(make_large, caplog):
     assert "outage of 5 generation batches is over" in ends
     lines = selection.feedback.log.read()
     assert [line["step"] for line in lines if not line.get("observed", True)] == [11, 12, 13, 14, 15]
-
-
-def test_after_an_outage_the_log_replays_to_the_posterior_at_every_step(make_large):
-    selection, alphas = make_large(), []
-    for step in range(20):
-        play_outage(selection, [step])
-        alphas.append(selection.sampler.posterior.alpha.tolist())
-    state = selection.sampler.state_dict()
-    posterior = selection.sampler.posterior
-    again = BetaPosterior(posterior.num_samples, **posterior.decays)
-    assert [each.alpha.tolist() for each in replay(selection.feedback.log.read(), again)] == alphas
-    replayed = again.state_dict()
-    for name in ("sample_index", "alpha", "beta", "last_update", "visits"):
-        assert replayed[name].tobytes() == state["posterior"][name].tobytes()
 
 
 @pytest.mark.parametrize("stopped_after", [9, 11, 15])

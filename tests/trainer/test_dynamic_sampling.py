@@ -27,7 +27,8 @@ from tests.support.runs import (
 )
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.selection.log import SelectionLog
-from trl_vade.selection.outcomes import accepted_groups, groups_with_gradient
+from trl_vade.selection.outcomes import rows_with_gradient
+from trl_vade.selection.rollouts import first_of
 
 NAN = float("nan")
 
@@ -358,7 +359,7 @@ def warnings_of(caplog):
 @pytest.fixture
 def without_guard(monkeypatch):
     """An outage of the reward is taken for the truth."""
-    monkeypatch.setattr("trl_vade.selection.outage.OutageGuard.judge", lambda guard, *groups, **signal: None)
+    monkeypatch.setattr("trl_vade.selection.watch.OutageGuard.judge", lambda guard, *groups, **signal: None)
 
 
 @pytest.mark.usefixtures("without_guard")
@@ -500,7 +501,7 @@ def test_the_weighted_sum_decides_and_not_the_success_signal(text_model_path, te
 )
 def test_a_group_has_a_gradient_where_its_summed_rewards_differ(rewards, weights, expected):
     rewards = np.array([rewards], dtype=np.float64)
-    assert groups_with_gradient(rewards, np.array(weights, dtype=np.float64)).tolist() == [expected]
+    assert rows_with_gradient(rewards, np.array(weights, dtype=np.float64)).any() == expected
 
 
 @pytest.mark.parametrize(
@@ -516,7 +517,7 @@ def test_a_group_has_a_gradient_where_its_summed_rewards_differ(rewards, weights
 def test_a_group_whose_completions_with_an_advantage_are_masked_has_no_gradient(rewards, trained, expected):
     rewards = np.array(rewards, dtype=np.float64).reshape(1, 4, 1)
     trained = np.array([trained], dtype=bool)
-    assert groups_with_gradient(rewards, np.ones(1), trained=trained).tolist() == [expected]
+    assert (rows_with_gradient(rewards, np.ones(1)) & trained).any() == expected
 
 
 def test_truncated_completions_give_no_gradient_where_they_are_masked(
@@ -557,14 +558,14 @@ def test_a_gradient_is_what_trl_makes_an_advantage_of(text_model_path, text_rows
     differ = []
     for group, known in zip(made.double().numpy(), scored, strict=True):
         differ.append(bool(known.any() and np.ptp(group[known]) > 1e-4))
-    ours = groups_with_gradient(rewards, np.array([1.0, 2.0]), normalise=normalise)
+    ours = rows_with_gradient(rewards, np.array([1.0, 2.0]), normalise=normalise).any(axis=1)
     assert ours.tolist() == differ
     assert 8 < ours.sum() < 32
 
 
 def test_equal_rewards_are_not_scaled_up_to_a_gradient_by_their_rounding():
     rewards = np.array([[[0.1 + 0.2], [0.3], [np.float32(0.3)]]], dtype=np.float64)
-    assert not groups_with_gradient(rewards, np.ones(1), normalise=True)[0]
+    assert not rows_with_gradient(rewards, np.ones(1), normalise=True).any()
 
 
 @pytest.mark.parametrize(
@@ -578,7 +579,7 @@ def test_equal_rewards_are_not_scaled_up_to_a_gradient_by_their_rounding():
     ],
 )
 def test_groups_with_a_gradient_come_first_and_the_order_is_that_of_the_draws(has_gradient, num_groups, expected):
-    assert accepted_groups(np.array(has_gradient, dtype=bool), num_groups).tolist() == expected
+    assert first_of(np.array(has_gradient, dtype=bool), num_groups).tolist() == expected
 
 
 # ------------------------------------------------------------------------------------------------------ safeguards

@@ -21,7 +21,7 @@ from tests.support.runs import (
     weights,
 )
 from trl_vade import ConfigurationError, VADEGRPOTrainer
-from trl_vade.selection.advantages import diva_advantages, global_advantages, local_advantages, posterior_difficulty
+from trl_vade.selection.advantages import diva_advantages, posterior_difficulty, standardised
 from trl_vade.trainer.batch import GenerationBatch
 
 KINDS = ("hint-1", "hint-2", "text")
@@ -137,7 +137,7 @@ def test_without_groups_each_row_is_chosen_by_itself(text_model_path, make_args)
 def wanted(kind, totals, pass_rate):
     if kind == "diva":
         return diva_advantages(totals, posterior_difficulty(pass_rate))
-    local, whole = local_advantages(totals), global_advantages(totals)
+    local, whole = standardised(totals, 2), standardised(totals, (1, 2))
     return whole if kind == "global" else local + whole
 
 
@@ -157,7 +157,7 @@ def test_local_advantages_are_those_of_trl(text_model_path, make_args, monkeypat
     with batches(monkeypatch) as seen:
         train(text_model_path, rows_with_variants(), make_args(vade_variants="of", max_steps=2))
     for batch, _, outcomes in seen:
-        local = local_advantages(outcomes.total.reshape(-1, 2, 4)).ravel()
+        local = standardised(outcomes.total.reshape(-1, 2, 4), 2).ravel()
         assert batch["advantages"].numpy() == pytest.approx(local, abs=1e-3)
 
 

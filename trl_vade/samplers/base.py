@@ -64,7 +64,9 @@ class PosteriorSampler:
         progress: the counters of the random stream. With the posterior they determine the next draw.
     """
 
-    unscored: Mapping[int, tuple[int, int]] = MappingProxyType({})  # by row: last draw and draws since its last score
+    unscored: Mapping[int, tuple[int, int]] = MappingProxyType(
+        {}
+    )  # by row: step of its last draw, draws since a score
     kind: ClassVar[str]
     bound: ClassVar[tuple[str, ...]] = ()  # settings that a saved state is about; the others are rules of the run
 
@@ -78,8 +80,7 @@ class PosteriorSampler:
     ) -> None:
         self.posterior = posterior
         self._problems = problems
-        advice = "The seed is the key of the random numbers; any number in that range works."
-        self._seed = check_whole_number("seed", seed, minimum=0, maximum=2**63 - 1, advice=advice)
+        self._seed = check_whole_number("seed", seed, minimum=0, maximum=2**63 - 1, advice="Any such number works.")
         self._settings = {**settings, **posterior.decays}
         self._progress_limits = progress_limits
         self.progress = dict.fromkeys(progress_limits, 0)
@@ -120,20 +121,17 @@ class PosteriorSampler:
         a, b = (np.broadcast_to(prior, size)[rows] for prior in self.prior())
         return alpha + a, beta + b
 
-    def mean_pass_rates(self, stratum: IntArray | None = None, num_strata: int = 1) -> FloatArray:
-        """Return the mean expected pass rate of each stratum, (S,), or of all rows, (1,).
-
-        `stratum`, (N,), is the number of each row's stratum; every number in [0, S) occurs.
-        """
+    def mean_pass_rates(self, stratum: IntArray) -> FloatArray:
+        """Return the mean expected pass rate of each stratum, (S,), for the stratum in [0, S) of each row, (N,)."""
         a, b = self.belief()
-        stratum = np.zeros(a.size, dtype=np.int64) if stratum is None else stratum
-        mean: FloatArray = np.bincount(stratum, a / (a + b), num_strata) / np.bincount(stratum, minlength=num_strata)
+        mean: FloatArray = np.bincount(stratum, a / (a + b)) / np.bincount(stratum)
         return mean
 
     def metrics(self) -> dict[str, float]:
         """Return `coverage`, the share of rows visited, and `mean_pass_rate`, the mean expected one of all rows."""
         coverage = float(np.mean(self.posterior.visits > 0))
-        return {"coverage": coverage, "mean_pass_rate": float(self.mean_pass_rates()[0])}
+        mean = self.mean_pass_rates(np.zeros(self.posterior.num_samples, dtype=np.int64))
+        return {"coverage": coverage, "mean_pass_rate": float(mean[0])}
 
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state."""
@@ -149,14 +147,9 @@ class PosteriorSampler:
         """Load the evidence of `state_dict`: counts, visits and random stream. On an error do nothing.
 
         The rules of a draw (gain, rest, decays, prior, strata) stay this sampler's own. With the saved rules the next
-        draws are bit-identical.
-
-        Raises:
-            SnapshotMismatchError: the kind of sampler, the seed, a setting in `bound`, N or the fields differ.
-            SnapshotCorruptError: no run can have saved these numbers.
+        draws are bit-identical. Another kind of sampler, seed, setting in `bound` or N is a `SnapshotMismatchError`.
         """
-        if isinstance(state, Mapping) and "kind" in state:  # first: the fields follow from it
-            check_same("sampler", state, {"kind": self.kind})
+        check_same("sampler", state, {"kind": self.kind})  # first: the fields follow from it
         check_fields("sampler", state, ["kind", "seed", *self.progress, "settings", "posterior"])
         check_fields("settings of the sampler", state["settings"], state["settings"])  # they need only be a mapping
         theirs, ours = ({name: all_.get(name) for name in self.bound} for all_ in (state["settings"], self._settings))
@@ -169,13 +162,13 @@ class PosteriorSampler:
     def changed_rules(self, state: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
         """Return by name the rules of a saved state that differ from this sampler's: theirs and ours."""
         theirs, ours = state["settings"], self._settings
-        names = [name for name in sorted({*theirs, *ours}) if theirs.get(name) != ours.get(name)]
-        return {name: (theirs.get(name), ours.get(name)) for name in names}
+        both = {name: (theirs.get(name), ours.get(name)) for name in sorted({*theirs, *ours})}
+        return {name: rules for name, rules in both.items() if rules[0] != rules[1]}
 
     def _check_draw(self, k: int, exclude: ArrayLike | None) -> tuple[int, IntArray]:
-        """Return `k` and the distinct rows in `exclude`, or raise `ConfigurationError` if too few rows are left.
+        """Return `k` and the distinct rows in `exclude`, or with problems the numbers and places of these.
 
-        With problems, return the number of problems of the draw and the places of the excluded problems.
+        Too few rows that are left are a `ConfigurationError`.
         """
         excluded = np.unique(self.posterior.check_rows([] if exclude is None else exclude))
         if self._problems is not None:

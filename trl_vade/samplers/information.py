@@ -24,10 +24,7 @@ def information_gain(pass_rate: ArrayLike, kind: str = "asymmetric") -> FloatArr
 
     Args:
         pass_rate: p (or s) in [0, 1], of any shape.
-        kind: "asymmetric", "symmetric" or "spread".
-
-    Raises:
-        ConfigurationError: `kind` is unknown.
+        kind: "asymmetric", "symmetric" or "spread"; any other is a `ConfigurationError`.
     """
     check_gain_kind(kind)
     p = np.asarray(pass_rate, dtype=np.float64)
@@ -44,8 +41,7 @@ def check_gain_kind(kind: str) -> None:
     """Raise `ConfigurationError` unless `kind` names an information gain."""
     if kind not in (*INFORMATION_GAINS, SPREAD_GAIN):
         raise ConfigurationError(
-            f"The information gain is {abbreviated(kind)}; it must be 'asymmetric' (the paper's p(1 - p)^2), "
-            "'symmetric' (p(1 - p)), or, for a belief about spreads, 'spread' (s / 2)."
+            f"The information gain is {abbreviated(kind)}; it must be 'asymmetric', 'symmetric' or 'spread'."
         )
 
 

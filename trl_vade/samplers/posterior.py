@@ -1,7 +1,6 @@
 """The posterior over the pass rate of every row: decayed pseudo-counts of one Beta distribution a row.
 
-Source: VADE, arXiv 2511.18902, equations 5 and 6. Axis letters: N rows of the data set, V of them ever scored, K rows
-of one step.
+Source: VADE, arXiv 2511.18902, equations 5 and 6. Axis letters: N rows, V of them ever scored, K rows of one step.
 """
 
 from collections.abc import Mapping
@@ -22,8 +21,9 @@ from trl_vade.checks import (
     check_same,
     check_whole_number,
 )
-from trl_vade.errors import ConfigurationError, ObservationError, SnapshotCorruptError
+from trl_vade.errors import ObservationError, SnapshotCorruptError
 
+DECAYS = ("decay_sampled", "decay_unsampled", "signal_aware_decay")
 STATE_ARRAYS = ("sample_index", "alpha", "beta", "last_update", "visits")  # of `BetaPosterior.state_dict`
 DAMAGED = "The file was damaged or edited; load an earlier snapshot."
 
@@ -57,8 +57,7 @@ class BetaPosterior:
         decay_unsampled: float = 0.999,
         signal_aware_decay: bool = False,
     ) -> None:
-        advice = "A posterior needs at least one row; pass len(dataset)."
-        self.num_samples = check_whole_number("num_samples", num_samples, minimum=1, advice=advice)
+        self.num_samples = check_whole_number("num_samples", num_samples, minimum=1, advice="Pass len(dataset).")
         self.decays: dict[str, Any] = {
             "decay_sampled": check_decay("decay_sampled", decay_sampled),
             "decay_unsampled": check_decay("decay_unsampled", decay_unsampled),
@@ -95,8 +94,8 @@ class BetaPosterior:
         if not rows.shape == successes.shape == trained.shape or np.unique(rows).size < rows.size:
             raise ObservationError(
                 f"sample_index has shape {rows.shape} ({np.unique(rows).size} distinct rows), successes and trials "
-                f"{successes.shape}, mixed {trained.shape}. There must be one entry a row and no row twice: a second "
-                "update would decay the first. Add up the completions of each row before the call."
+                f"{successes.shape}, mixed {trained.shape}. There must be one entry a row and no row twice. Add up "
+                "the completions of each row before the call."
             )
         scored = trials > 0
         rows, successes, trials, trained = rows[scored], successes[scored], trials[scored], trained[scored]
@@ -143,17 +142,15 @@ class BetaPosterior:
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state; the counts are those at `last_update`, as decayed ones would lose the last bit."""
         rows = self.visited
-        arrays = dict(zip(STATE_ARRAYS, (rows, *(column[rows] for column in self._columns)), strict=True))
-        return {"step": self.step, "num_samples": self.num_samples, **self.decays, **arrays}
+        arrays = zip(STATE_ARRAYS, (rows, *(column[rows] for column in self._columns)), strict=True)
+        return {"step": self.step, "num_samples": self.num_samples, **self.decays, **dict(arrays)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load the counts of `state_dict`, bit for bit, and keep this posterior's own decays. On an error do nothing.
 
         Raises:
-            SnapshotMismatchError: the fields or N differ.
-            SnapshotCorruptError: no run can have saved these numbers.
+            SnapshotError: the fields or N differ, or no run can have saved these numbers.
         """
-        check_fields("posterior", state, ["step", "num_samples", *self.decays, *STATE_ARRAYS])
         check_same("posterior", state, {"num_samples": self.num_samples})
         step, lambda_2 = _check_saved(state, self.num_samples), self.decays["decay_unsampled"]
         rows, alpha, beta, last_update, visits = (state[name] for name in STATE_ARRAYS)
@@ -175,7 +172,7 @@ class BetaPosterior:
         if wrong.size:
             raise ObservationError(
                 f"sample_index holds {wrong[:8].tolist()}; rows must be in [0, {self.num_samples}), the positions in "
-                "the training set. numpy would count a negative one from the end."
+                "the training set."
             )
         return rows.astype(np.int64)
 
@@ -185,30 +182,12 @@ def beta_mean(alpha: FloatArray, beta: FloatArray) -> FloatArray:
     return (alpha + 1.0) / (alpha + beta + 2.0)
 
 
-def posterior_from(state: Mapping[str, Any]) -> BetaPosterior:
-    """Return a posterior with the settings and the counts of a saved `state`; see `BetaPosterior.load_state_dict`."""
-    saved_counts(state)
-    posterior = BetaPosterior(**{name: state[name] for name in ("num_samples", *BetaPosterior(1).decays)})
-    posterior.load_state_dict(state)
-    return posterior
-
-
 def saved_counts(state: Mapping[str, Any]) -> tuple[FloatArray, FloatArray]:
-    """Check a saved `state`, and return the counts of its V scored rows at its step, (V,) each.
+    """Check a saved `state` as `BetaPosterior.load_state_dict`, and return the counts of its V scored rows, (V,) each.
 
     It takes memory for these rows alone: the number of all rows in a stranger's file may be any.
-
-    Raises:
-        SnapshotMismatchError: the fields differ.
-        SnapshotCorruptError: no run can have saved these numbers.
     """
-    decays = BetaPosterior(1).decays
-    check_fields("posterior", state, ["step", "num_samples", *decays, *STATE_ARRAYS])
-    try:
-        BetaPosterior(1, **{name: state[name] for name in decays})
-    except ConfigurationError as error:
-        raise SnapshotCorruptError(f"A saved setting is impossible: {error} {DAMAGED}") from error
-    step = _check_saved(state, saved_number("num_samples", state["num_samples"], minimum=1))
+    step = _check_saved(state, saved_number("num_samples", state.get("num_samples"), minimum=1))
     kept = np.power(state["decay_unsampled"], step - state["last_update"])
     return state["alpha"] * kept, state["beta"] * kept
 
@@ -220,20 +199,21 @@ def saved_number(name: str, value: Any, *, minimum: int = 0, maximum: int = 2**5
 
 
 def _check_saved(state: Mapping[str, Any], num_samples: int) -> int:
-    """Return the saved step, or raise `SnapshotCorruptError` unless a run over N rows can have saved `state`."""
-    step, decay = saved_number("step", state["step"]), state["decay_unsampled"]
+    """Return the saved step, or raise a `SnapshotError` unless a run over N rows can have saved `state`."""
+    check_fields("posterior", state, ["step", "num_samples", *DECAYS, *STATE_ARRAYS])
+    step, decays = saved_number("step", state["step"]), [state[name] for name in DECAYS]
     arrays = [state[name] for name in STATE_ARRAYS]
     kinds = [f"{getattr(array, 'dtype', type(array).__name__)} {getattr(array, 'shape', '')}" for array in arrays]
     size = getattr(arrays[0], "size", 0)
     if kinds != [f"{dtype} ({size},)" for dtype in ("int64", "float64", "float64", "int64", "int64")]:
         raise SnapshotCorruptError(
-            f"The saved {', '.join(STATE_ARRAYS)} are {', '.join(kinds)}. They must be vectors of one length, alpha "
-            f"and beta float64 and the others int64. {DAMAGED}"
+            f"The saved {', '.join(STATE_ARRAYS)} are {', '.join(kinds)}; they must be int64 and, alpha and beta, "
+            f"float64 vectors of one length. {DAMAGED}"
         )
     rows, alpha, beta, last, visits = arrays
     most = MOST_TRIALS * visits
     rules = {
-        "decay_unsampled must be in [0, 1]": np.array([isinstance(decay, float) and 0.0 <= decay <= 1.0]),
+        "the decays must be in [0, 1]": np.array([isinstance(d, float | bool) and 0 <= d <= 1 for d in decays]),
         f"sample_index must rise strictly, in [0, {num_samples})": np.diff(rows, prepend=-1, append=num_samples) > 0,
         "1 <= visits <= last_update <= step must hold": (visits >= 1) & (visits <= last) & (last <= step),
         "alpha must be in [0, 2**53] a visit": (alpha >= 0) & (alpha <= most),

@@ -7,13 +7,11 @@ import math
 import re
 import zlib
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trl_vade.checks import FloatArray
-from trl_vade.errors import ConfigurationError, abbreviated
 
 from .information import mixed_group_probability, spread_group_probability
 from .posterior import BetaPosterior
@@ -35,11 +33,10 @@ WIDTH = 128  # F, the features that words are hashed to; no other number was mea
 RIDGE = 1.0  # the precision of the belief N(0, 1 / RIDGE) about each weight
 MOST_ROWS = 2**12  # rows of a fit: those that were chosen last
 MOST_COUNTS = 2.0**30  # of a row in a fit, which larger ones would make singular
-MOST_STEPS, TOLERANCE, DIGITS = 100, 1e-6, 6
-"""Of Newton's method: the steps, the change of the weights that ends it, and the digits of the weights that are kept.
-Another order of the sums, as on another machine, leaves these digits the same."""
+MOST_STEPS, TOLERANCE = 100, 1e-6  # of Newton's method
+DIGITS = 6  # of the weights that are kept; another order of the sums, as on another machine, leaves these the same
+# A word, or a character of a script without spaces.
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W\u3040-\u30ff\u3400-\u9fff]+")
-"""A word, or a character of a script without spaces."""
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float64)  # (256, 8)
 
 
@@ -57,14 +54,6 @@ def prompt_words(texts: Iterable[str]) -> Words:
     features = np.zeros((len(hashed), WIDTH), dtype=np.bool_)
     features[row[common], words[common] % WIDTH] = True
     return np.packbits(features, axis=1)
-
-
-def check_words(words: Any, num_samples: int) -> Words:
-    """Return `words`, or raise `ConfigurationError` unless they are the `prompt_words` of `num_samples` rows."""
-    shape = (num_samples, WIDTH // 8)
-    if not isinstance(words, np.ndarray) or (words.shape, words.dtype) != (shape, np.uint8):
-        raise ConfigurationError(f"words is {abbreviated(words)}; it must be prompt_words of all rows, uint8 {shape}.")
-    return words
 
 
 def prompt_prior(posterior: BetaPosterior, words: Words, errors: Errors = UNKNOWN) -> Belief:
@@ -151,7 +140,7 @@ def even_draw_ratio(posterior: BetaPosterior, num_generations: int, spreads: boo
     The belief about each row starts from a Beta distribution fitted to the visited rows: from Beta(1, 1) the estimate
     is too high. Below 32 visited rows it starts from Beta(1, 1) nevertheless.
 
-    A group has `num_generations` completions. With `spreads` the belief is about spreads and not about pass rates.
+    A group has `num_generations` completions. With `spreads` the belief is about spreads.
     """
     alpha, beta = posterior.counts(posterior.visited)
     evident = alpha + beta >= EVIDENCE

@@ -17,42 +17,30 @@ from trl_vade.errors import ConfigurationError, abbreviated
 
 ORIGINAL = "original"
 MATCHES = ("posterior", "difficulty")
-MEAN_OFFSETS = (6.0, 5.0, 4.0, 3.0, 2.0, 1.0, -1.0, -3.0, -5.0)
-"""The mean offset of a variant's difficulty, for originals of difficulty 1, 2, ..., 9."""
+MEAN_OFFSETS = (6.0, 5.0, 4.0, 3.0, 2.0, 1.0, -1.0, -3.0, -5.0)  # for originals of difficulty 1, 2, ..., 9
 _HINT = re.compile(r"hint-([1-9]\d*)")
 _PICTURE = re.compile(r"(?:rotation|gaussian|salt-pepper|speckle|blur|low-resolution)-([123])")
 
 
 @dataclass(frozen=True, eq=False)
 class VariantRows:
-    """The original and the kind of each row, all of which have a posterior of their own.
-
-    Raises:
-        ConfigurationError: an original is of another kind, or two variants of an original have one kind.
-    """
+    """The original and the kind of each row, all of which have a posterior of their own."""
 
     of: IntArray  # (N,) the row of each row's original; an original has its own row
     kind: IntArray  # (N,) the number of each row's kind in `kinds`; 0 for originals
     kinds: tuple[str, ...]  # the names of the kinds; the first is "original"
 
     def __post_init__(self) -> None:
-        of, kind, kinds = np.asarray(self.of, np.int64), np.asarray(self.kind, np.int64), tuple(self.kinds)
-        for name, values in (("of", of), ("kind", kind), ("kinds", kinds)):
-            object.__setattr__(self, name, values)
-        is_original = of == np.arange(of.size)
-        if (wrong := np.flatnonzero((is_original != (kind == 0)) | ~is_original[of])).size:
-            row = wrong[0]
+        is_original = self.of == np.arange(self.of.size)
+        _, first = np.unique(self.of * len(self.kinds) + self.kind, return_index=True)
+        wrong = (is_original != (self.kind == 0)) | ~is_original[self.of]
+        wrong[np.setdiff1d(np.arange(self.of.size), first)] = True
+        if wrong.any():
+            row = np.flatnonzero(wrong)[0]
             raise ConfigurationError(
-                f"Row {row} of kind {kinds[kind[row]]!r} has the original {of[row]}, which has the original "
-                f"{of[of[row]]}. An original must name itself and be of kind {ORIGINAL!r}, and a variant must be of "
-                "another kind and name an original."
-            )
-        _, first = np.unique(of * len(kinds) + kind, return_index=True)
-        if first.size < of.size:
-            row = np.setdiff1d(np.arange(of.size), first)[0]
-            raise ConfigurationError(
-                f"Row {row} is a second variant of kind {kinds[kind[row]]!r} of row {of[row]}. The kinds of a problem "
-                "must be distinct. Number them, as in 'hint-1' and 'hint-2'."
+                f"Row {row} of kind {self.kinds[self.kind[row]]!r} has the original {self.of[row]}. An original must "
+                f"name itself and be of kind {ORIGINAL!r}. A variant must name an original and be of a kind that no "
+                "other variant of it has. Number these, as in 'hint-1' and 'hint-2'."
             )
 
     @property
@@ -62,17 +50,16 @@ class VariantRows:
 
     @property
     def digest(self) -> str:
-        """The SHA-256 of all three fields, which a saved state holds in their place."""
-        return hashlib.sha256("\0".join(self.kinds).encode() + self.of.tobytes() + self.kind.tobytes()).hexdigest()
+        """The SHA-256 of the fields, which a saved state holds in their place."""
+        rows = np.stack([self.of, self.kind]).astype(np.int64)
+        return hashlib.sha256("\0".join(self.kinds).encode() + rows.tobytes()).hexdigest()
 
 
 class Problems:
     """The originals with at least V variants, and the rule that matches V variants to a chosen original.
 
-    `groups` is V, at least 1, and `match` "posterior" or "difficulty"; see `rows_of`.
-
-    Raises:
-        ConfigurationError: no original has V variants, or the rule does not know a kind.
+    `groups` is V, at least 1, and `match` "posterior" or "difficulty"; see `rows_of`. If no original has V variants,
+    or the rule does not know a kind, it is a `ConfigurationError`.
     """
 
     def __init__(self, variants: VariantRows, groups: int, match: str) -> None:
@@ -82,10 +69,8 @@ class Problems:
                 f"variant_groups is {groups}, and no row has more than {number.max()} variants. Set a smaller number, "
                 "or build more kinds of variants."
             )
-        self.originals: IntArray = np.flatnonzero(number >= groups)
-        """The originals that can be drawn, (P,), in ascending order."""
-        self.size = 1 + groups
-        """The rows of a problem in a draw, 1 + V."""
+        self.originals: IntArray = np.flatnonzero(number >= groups)  # those that can be drawn, (P,), ascending
+        self.size = 1 + groups  # the rows of a problem in a draw
         rows = rows[number[variants.of[rows]] >= groups]
         self._rows: IntArray = rows[np.argsort(variants.of[rows], kind="stable")]  # variants, sorted by problem
         self._number = number[self.originals]
@@ -145,15 +130,13 @@ def problems_of(variants: Any, groups: Any, match: Any, num_samples: int) -> tup
     """Return the problems of a sampler, or None if V is 0, and the settings that a saved state records."""
     if match not in MATCHES:
         raise ConfigurationError(f"variant_match is {abbreviated(match)}; it must be one of {', '.join(MATCHES)}.")
-    advice = "It counts the variants of each drawn problem; set 0 to draw rows."
-    groups = check_whole_number("variant_groups", groups, minimum=0, advice=advice)
-    if variants is None:
-        if groups:
-            raise ConfigurationError(f"variant_groups is {groups} and variants is None. Pass the VariantRows, too.")
+    groups = check_whole_number("variant_groups", groups, minimum=0, advice="Set 0 to draw rows.")
+    if variants is None and not groups:
         return None, {}
     if not isinstance(variants, VariantRows) or variants.of.size != num_samples:
         raise ConfigurationError(
-            f"variants is {abbreviated(variants)}; it must be the VariantRows of the sampler's {num_samples} rows."
+            f"variants is {abbreviated(variants)} with variant_groups={groups}; it must be the VariantRows of the "
+            f"sampler's {num_samples} rows."
         )
     settings = {"variants": variants.digest, "variant_groups": groups}
     return (Problems(variants, groups, match), settings | {"variant_match": match}) if groups else (None, settings)
@@ -176,10 +159,7 @@ def kind_offsets(variants: VariantRows) -> FloatArray:
 
     The law gives a kind to two neighbouring offsets, so the kind lies half-way between them: "text" at 0, the hints 1
     to 3 at -1.5, -3.5 and -5.5, longer ones at -6.5 and the longest of these in a problem at -7.5, pictures of the
-    levels 1 to 3 at 1.5, 3.5 and 5.5, and "drawn" at 7.5.
-
-    Raises:
-        ConfigurationError: the law has no place for a kind.
+    levels 1 to 3 at 1.5, 3.5 and 5.5, and "drawn" at 7.5. Any other kind is a `ConfigurationError`.
     """
     offsets = np.array([_offset(kind) for kind in variants.kinds])[variants.kind]
     if unknown := [variants.kinds[number] for number in np.unique(variants.kind[np.isnan(offsets)])]:

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
 from safetensors.numpy import load as load_safetensors
 from safetensors.numpy import save as to_safetensors
 
@@ -66,7 +65,6 @@ def save_snapshot(
 
     Raises:
         ConfigurationError: the metadata or the state is no strict JSON or too large, or `sample_key` does not fit.
-            Nothing is written.
         OSError: the disk refused a write. An older snapshot in the directory stays complete.
     """
     content = _encode(sampler, metadata or {}, sample_key)
@@ -87,37 +85,28 @@ def load_snapshot(directory: str | os.PathLike[str]) -> Snapshot:
     try:
         with path.open("rb") as file:
             if (size := int.from_bytes(file.read(8), "little")) > MOST_HEADER:
-                raise _corrupt(path, f"has a header of {size:,} bytes; at most {MOST_HEADER:,} are possible")
+                raise ValueError(f"a header of {size:,} bytes, and at most {MOST_HEADER:,} are possible")
             text: str = json.loads(file.read(size))["__metadata__"][_DOCUMENT]
             file.seek(0)
             content = file.read()
         document = parse_document(path, text.encode(), _FIELDS, digest=_digest(content))
         arrays: dict[str, Any] = load_safetensors(content)
+        sampler, metadata, sample_key = document["sampler"], document["metadata"], arrays.pop(_SAMPLE_KEY, None)
+        state = {**sampler, "posterior": {**sampler["posterior"], **arrays}}
+        if arrays.keys() != set(STATE_ARRAYS) or type(metadata) is not dict:
+            raise TypeError(f"it holds {sorted(arrays)} and metadata of type {type(metadata).__name__}")
+        if sample_key is not None and (sample_key.dtype, sample_key.shape) != (np.int64, arrays["sample_index"].shape):
+            raise TypeError(f"sample_key is {sample_key.dtype}, {sample_key.shape}, and not an int64 a row")
     except (FileNotFoundError, NotADirectoryError) as error:
         message = f"{path.name} is not in {path.parent}. Name the directory of a checkpoint that trl_vade saved."
         raise SnapshotNotFoundError(message) from error
-    except SnapshotError:
+    except (SnapshotError, OSError, MemoryError):
         raise
-    except (
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-        ArithmeticError,
-        SafetensorError,
-    ) as error:
-        raise _corrupt(path, f"is no snapshot ({type(error).__name__}: {error})") from error
-    sampler, metadata, sample_key = document["sampler"], document["metadata"], arrays.pop(_SAMPLE_KEY, None)
-    if not isinstance(sampler, dict) or not isinstance(sampler.get("posterior"), dict) or type(metadata) is not dict:
-        raise _corrupt(path, "lacks the sampler's posterior or the metadata")
-    if arrays.keys() != set(STATE_ARRAYS):
-        raise _corrupt(path, f"holds {sorted(arrays)}; it must hold {sorted(STATE_ARRAYS)}")
-    if sample_key is not None and (sample_key.dtype, sample_key.shape) != (np.int64, arrays["sample_index"].shape):
-        raise _corrupt(
-            path, f"holds a sample_key of {sample_key.dtype}, {sample_key.shape}; it must be one int64 a row"
-        )
-    state = {**sampler, "posterior": {**sampler["posterior"], **arrays}}
+    except Exception as error:  # of any kind: a stranger's file may hold anything
+        raise SnapshotCorruptError(
+            f"{path} is no snapshot ({type(error).__name__}: {error}). It was damaged, or another program wrote it. "
+            "Load another snapshot."
+        ) from error
     return Snapshot(state, metadata, hashlib.sha256(content).hexdigest(), sample_key)
 
 
@@ -133,8 +122,8 @@ def _encode(sampler: PromptSampler, metadata: Mapping[str, Any], sample_key: Int
     if sample_key is not None:
         if sample_key.dtype != np.int64 or sample_key.shape != (posterior["num_samples"],):
             raise ConfigurationError(
-                f"sample_key is {sample_key.dtype} of shape {sample_key.shape}; it must be an int64 vector with one "
-                f"entry for each of the {posterior['num_samples']} rows, as sample_keys(dataset)[0] returns it."
+                f"sample_key is {sample_key.dtype} of shape {sample_key.shape}; it must be int64, an entry for each "
+                f"of the {posterior['num_samples']} rows."
             )
         arrays[_SAMPLE_KEY] = sample_key[posterior["sample_index"]]
     scalars = {name: value for name, value in posterior.items() if name not in STATE_ARRAYS}
@@ -143,8 +132,7 @@ def _encode(sampler: PromptSampler, metadata: Mapping[str, Any], sample_key: Int
     content = to_safetensors(arrays, metadata={_DOCUMENT: document.decode()})
     if (size := int.from_bytes(content[:8], "little")) > MOST_HEADER:
         raise ConfigurationError(
-            f"The metadata and the sampler's state take {size:,} bytes of JSON; a snapshot holds {MOST_HEADER:,}. "
-            "Pass less metadata, or use a sampler that remembers less of each row."
+            f"The metadata and the sampler's state take {size:,} bytes of JSON; a snapshot holds {MOST_HEADER:,}."
         )
     return content.replace(_ZEROS, _digest(content).encode(), 1)
 
@@ -156,7 +144,3 @@ def _digest(content: bytes) -> str:
     for part in (view[:start], _ZEROS, view[start + len(_ZEROS) :]):
         digest.update(part)
     return digest.hexdigest()
-
-
-def _corrupt(path: Path, what: str) -> SnapshotCorruptError:
-    return SnapshotCorruptError(f"{path} {what}. It was damaged, or another program wrote it. Load another snapshot.")

@@ -1,7 +1,6 @@
 """The best rows of a draw: of all rows, or of each stratum (task, domain, source) its share.
 
-Without strata a domain with few of the best rows is rarely trained on. Axis letters: N rows of the data set, S strata,
-k rows asked for, J rows that may be chosen.
+Axis letters: N rows of the data set, S strata, k rows asked for, J rows that may be chosen.
 """
 
 import hashlib
@@ -57,9 +56,8 @@ class Strata:
     def best(self, rows: IntArray, value: FloatArray, quotas: IntArray) -> IntArray:
         """Return the places in `rows` of the best rows of each stratum, (k,), in descending order of value.
 
-        Among equal values the lower row comes first. A resting row (a value below 0) never fills a quota. If the rows
-        of a stratum rest or are excluded, the best rows of other strata take its open places. Resting rows are chosen
-        only after all others, as without strata.
+        Among equal values the lower row comes first. A resting row (a value below 0) never fills a quota: the best
+        rows of other strata take its open places. Resting rows are chosen only after all others.
 
         `rows`, (J,), are distinct and ascend; `value`, (J,), is finite; `quotas`, (S,), sum to k in [1, J].
         """

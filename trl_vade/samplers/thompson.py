@@ -1,7 +1,6 @@
 """Thompson sampling over the posterior, the rule of VADE.
 
-Source: VADE, arXiv 2511.18902, Algorithm 1. Axis letters: N rows of the data set, K rows drawn for a generation batch,
-M excluded rows.
+Source: VADE, arXiv 2511.18902, Algorithm 1. Axis letters: N rows of the data set, K rows of a draw, M excluded rows.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,20 +10,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from trl_vade.checks import FloatArray, IntArray, check_bool, check_whole_number
-from trl_vade.errors import ConfigurationError, SnapshotCorruptError, abbreviated
+from trl_vade.errors import ConfigurationError, abbreviated
 
 from .base import Draw, PosteriorSampler
 from .information import SPREAD_GAIN, check_gain_kind, information_gain
-from .posterior import DAMAGED, BetaPosterior, saved_number
+from .posterior import BetaPosterior
 from .priors import (
     EVIDENCE,
     FLAT,
     PRIORS,
     UNKNOWN,
+    WIDTH,
     Belief,
-    Errors,
     Words,
-    check_words,
     even_draw_ratio,
     more_errors,
     prompt_prior,
@@ -45,8 +43,7 @@ class ThompsonSampler(PosteriorSampler):
     Args:
         num_samples: N, the number of rows, at least 1.
         seed: the key of the random numbers, in [0, 2**63).
-        gain: "asymmetric", p(1 - p)^2, prefers impossible rows to mastered ones. "symmetric", p(1 - p), treats both
-            alike; it is an ablation of the paper. "spread", s / 2, is for outcomes that are spreads.
+        gain: see `information_gain`. "symmetric" is an ablation of the paper.
         greedy: use the expected pass rate in place of a sampled one, an ablation of the paper.
         decay_sampled: see `BetaPosterior`.
         decay_unsampled: see `BetaPosterior`.
@@ -67,7 +64,6 @@ class ThompsonSampler(PosteriorSampler):
             originals. A problem with fewer than V variants is never drawn.
         variant_match: the variants of a problem: "posterior", those with the largest gains, or "difficulty", by the
             law of DIVA-GRPO.
-
     """
 
     kind = "thompson"
@@ -93,23 +89,23 @@ class ThompsonSampler(PosteriorSampler):
         variant_match: str = "posterior",
     ) -> None:
         check_gain_kind(gain)
-        if prior not in PRIORS:
-            raise ConfigurationError(f"prior is {abbreviated(prior)}; it must be one of {', '.join(PRIORS)}.")
-        posterior = BetaPosterior(
-            num_samples,
-            decay_sampled=decay_sampled,
-            decay_unsampled=decay_unsampled,
-            signal_aware_decay=signal_aware_decay,
-        )
-        cooldown = _whole("cooldown", cooldown, 0, "It counts posterior steps; set 0 for none.")
+        shape = (num_samples, WIDTH // 8)
+        if prior not in PRIORS or (prior == "prompts" and (words is None or words.shape != shape)):
+            raise ConfigurationError(
+                f"prior is {abbreviated(prior)} and words {abbreviated(words)}; these must be 'flat', or 'prompts' "
+                f"and the prompt_words of all rows, uint8 {shape}."
+            )
+        decays = {"decay_sampled": decay_sampled, "decay_unsampled": decay_unsampled}
+        posterior = BetaPosterior(num_samples, **decays, signal_aware_decay=signal_aware_decay)
+        cooldown = check_whole_number("cooldown", cooldown, minimum=0, advice="It counts posterior steps.")
         greedy = check_bool("greedy", greedy)
         settings: dict[str, Any] = {"gain": gain, "greedy": greedy, "cooldown": cooldown, "prior": prior}
         if even_rest:
-            settings["even_rest"] = _whole("even_rest", even_rest, 0, "It counts the steps of an epoch.")
-            settings["num_generations"] = _whole("num_generations", num_generations, 2, "It is G, the group size.")
+            settings["even_rest"] = check_whole_number("even_rest", even_rest, minimum=0, advice="It counts steps.")
+            settings["num_generations"] = num_generations
         problems, with_variants = problems_of(variants, variant_groups, variant_match, num_samples)
         settings |= with_variants
-        self._words = check_words(words, num_samples) if prior == "prompts" else None
+        self._words = words if prior == "prompts" else None
         self._strata = None
         if stratify is not None:
             self._strata = Strata(stratify, num_samples)
@@ -195,24 +191,19 @@ class ThompsonSampler(PosteriorSampler):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load the result of `state_dict`; see `PosteriorSampler.load_state_dict`."""
-        taken_over, (unscored, errors) = 0, _saved({}, self.posterior.num_samples)
-        if isinstance(state, Mapping):
-            if "taken_over" in state:
-                taken_over = saved_number("taken_over", state["taken_over"], minimum=1)
-            unscored, errors = _saved(state, self.posterior.num_samples)
-            more = ("taken_over", "unscored", "prior_errors")
-            state = {name: value for name, value in state.items() if name not in more}
+        state = dict(state)
+        taken_over, (excess, room) = state.pop("taken_over", 0), state.pop("prior_errors", UNKNOWN)
+        unscored = {int(row): (step, times) for row, (step, times) in state.pop("unscored", {}).items()}
         super().load_state_dict(state)
-        self._taken_over, self.unscored, self._errors = taken_over, unscored, errors
+        self._taken_over, self.unscored, self._errors = taken_over, unscored, (excess, room)
 
     def _steps_to_rest(self) -> FloatArray:
         """Return the steps for which each row still rests, (N,)."""
         rest, last, settings = int(self._settings["cooldown"]), self.posterior.last_update, self._settings
         if epoch := settings.get("even_rest"):
             spreads = settings["gain"] == SPREAD_GAIN
-            rest = max(
-                rest, round(epoch * self._fit_once("rest", even_draw_ratio, settings["num_generations"], spreads))
-            )
+            ratio = self._fit_once("rest", even_draw_ratio, settings["num_generations"], spreads)
+            rest = max(rest, round(epoch * ratio))
         if self.unscored:  # a row rests because it was drawn
             last = last.copy()
             drawn = [step for step, _ in self.unscored.values()]
@@ -225,23 +216,3 @@ class ThompsonSampler(PosteriorSampler):
         if self._fitted.get(name, (None,))[0] != self.posterior.version:
             self._fitted[name] = self.posterior.version, fit(self.posterior, *arguments)
         return self._fitted[name][1]
-
-
-def _whole(name: str, value: Any, minimum: int, advice: str) -> int:
-    return check_whole_number(name, value, minimum=minimum, maximum=2**53, advice=advice)
-
-
-def _saved(state: Mapping[str, Any], num_samples: int) -> tuple[dict[int, tuple[int, int]], Errors]:
-    """Return the unscored rows and the errors of the prior in a saved state, or raise `SnapshotCorruptError`."""
-    try:
-        unscored = {int(row): (step, times) for row, (step, times) in dict(state.get("unscored", {})).items()}
-        excess, room = state.get("prior_errors", UNKNOWN)
-        numbers = [number for drawn in unscored.values() for number in drawn]
-        sound = all(type(number) is int and 0 < number <= 2**53 for number in numbers)
-        sound &= all(0 <= row < num_samples for row in unscored) and bool(np.isfinite(excess) and 0 < room < np.inf)
-    except (TypeError, ValueError):
-        sound = False
-    if not sound:
-        found = {name: state.get(name) for name in ("unscored", "prior_errors")}
-        raise SnapshotCorruptError(f"The saved {abbreviated(found)} cannot be of a run. {DAMAGED}")
-    return unscored, (float(excess), float(room))

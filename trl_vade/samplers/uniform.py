@@ -5,7 +5,7 @@ import functools
 import numpy as np
 from numpy.typing import ArrayLike
 
-from trl_vade.checks import IntArray, check_whole_number
+from trl_vade.checks import IntArray
 
 from .base import Draw, PosteriorSampler
 from .information import SPREAD_GAIN, information_gain
@@ -39,7 +39,7 @@ class UniformSampler(PosteriorSampler):
     dropped. The posterior learns for the metrics alone. A `Draw` assumes the posterior mean and its asymmetric gain.
 
     Args:
-        num_samples: N, in [1, 214,748,363]. From 2**32 / 20 on torch uses another algorithm.
+        num_samples: N, at least 1. From 214,748,364 rows on TRL's order is another one.
         seed: of the run, in [0, 2**63).
         decay_sampled: see `BetaPosterior`.
         decay_unsampled: see `BetaPosterior`.
@@ -64,18 +64,11 @@ class UniformSampler(PosteriorSampler):
         variant_groups: int = 0,
         variant_match: str = "posterior",
     ) -> None:
-        advice = "torch.randperm uses another algorithm for longer data sets. Use a part of the rows."
-        check_whole_number("num_samples", num_samples, minimum=1, maximum=2**32 // 20 - 1, advice=advice)
-        posterior = BetaPosterior(
-            num_samples,
-            decay_sampled=decay_sampled,
-            decay_unsampled=decay_unsampled,
-            signal_aware_decay=signal_aware_decay,
-        )
+        decays = {"decay_sampled": decay_sampled, "decay_unsampled": decay_unsampled}
+        posterior = BetaPosterior(num_samples, **decays, signal_aware_decay=signal_aware_decay)
         problems, settings = problems_of(variants, variant_groups, variant_match, num_samples)
         self._size = num_samples if problems is None else problems.originals.size  # of an epoch, in rows or problems
-        # `stock_order` skips the random numbers of all earlier epochs. Without a limit a damaged file could name an
-        # epoch that takes forever to reach; no run draws 2**30 rows.
+        # No run draws 2**30 rows, and `stock_order` would take forever to skip so many random numbers.
         limits = {"epoch": 2**30 // self._size, "position": self._size}
         super().__init__(posterior, seed, settings, limits, problems)
         self._gain = "asymmetric"

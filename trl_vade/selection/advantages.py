@@ -1,7 +1,7 @@
 """Advantages over the variants of a problem, by DIVA-GRPO (arXiv 2603.01106, sections 3.3 and 3.4).
 
 A problem is asked as V variants with k completions each. Its local advantages compare the completions of a variant,
-its global ones all completions of the problem. The functions know no trainer.
+its global ones all completions of the problem. Arrays have Q problems. The functions know no trainer.
 """
 
 import numpy as np
@@ -10,15 +10,12 @@ from numpy.typing import NDArray
 from trl_vade.errors import ConfigurationError
 
 EPSILON = 1e-6
-ADVANTAGES = ("local", "global", "local+global", "diva")
-DIFFICULTY_WEIGHT = 0.1
-"""k of DIVA-GRPO, as in the released code."""
-LIVE = 1e-5
-"""The smallest advantage. TRL's rewards are float32, and rounding errors of equal ones give no advantage."""
+DIFFICULTY_WEIGHT = 0.1  # k of DIVA-GRPO, as in the released code
+LIVE = 1e-5  # the smallest advantage; TRL's rewards are float32, and rounding errors of equal ones give no advantage
 
 
 def problem_advantages(kind: str, rewards: NDArray[np.float64], pass_rate: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the advantages (Q, V, k) of problems, of one kind of `ADVANTAGES`.
+    """Return the advantages (Q, V, k) of problems.
 
     Args:
         kind: "local" and "global" compare the completions of a variant or of a problem; "local+global" is their sum;
@@ -33,19 +30,9 @@ def problem_advantages(kind: str, rewards: NDArray[np.float64], pass_rate: NDArr
         values = diva_advantages(totals, posterior_difficulty(pass_rate))
     else:
         values = np.zeros(rewards.shape)
-        values += local_advantages(totals) if "local" in kind else 0.0
-        values += global_advantages(totals) if "global" in kind else 0.0
+        values += standardised(totals, 2) if "local" in kind else 0.0
+        values += standardised(totals, (1, 2)) if "global" in kind else 0.0
     return np.where(scored & (np.abs(values) >= LIVE), values, 0.0)
-
-
-def local_advantages(rewards: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the advantages (Q, V, k) of rewards (Q, V, k) among the completions of each variant."""
-    return _standardised(rewards, 2)
-
-
-def global_advantages(rewards: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the advantages (Q, V, k) of rewards (Q, V, k) among all completions of each problem."""
-    return _standardised(rewards, (1, 2))
 
 
 def diva_advantages(rewards: NDArray[np.float64], difficulty: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -53,22 +40,16 @@ def diva_advantages(rewards: NDArray[np.float64], difficulty: NDArray[np.float64
 
     In order, as in the released code: both kinds are standardised over the batch. The global ones of a variant grow by
     exp(`DIFFICULTY_WEIGHT` x (its difficulty - the mean of its problem)) where they are positive, and shrink by the
-    same factor where they are negative. Each kind is multiplied by the range of its rewards, which are at most 1.
+    same factor where they are negative. Each kind is multiplied by the range of its rewards.
 
-    Args:
-        rewards: (Q, V, k) weighted sums of rewards, of Q problems, V variants and k completions. NaN is a completion
-            without a score: its advantage is NaN, and it is not counted.
-        difficulty: (Q, V) difficulties from 1 to 9.
-
-    Raises:
-        ConfigurationError: a reward lies above 1.
+    `rewards`, (Q, V, k), are weighted sums; one above 1 is a `ConfigurationError`. `difficulty`, (Q, V), is 1 to 9.
     """
     if (rewards > 1.0).any():
         raise ConfigurationError(
             f"A weighted sum of rewards is {np.nanmax(rewards):g} with vade_advantage='diva', which scales advantages "
             "by the range of rewards up to 1. Set reward_weights so that no sum of weighted rewards is above 1."
         )
-    local, whole = _standardised(local_advantages(rewards), None), _standardised(global_advantages(rewards), None)
+    local, whole = (standardised(standardised(rewards, axes), None) for axes in (2, (1, 2)))
     harder = difficulty - difficulty.mean(axis=1, keepdims=True)
     whole = whole * np.exp(DIFFICULTY_WEIGHT * harder[:, :, None] * np.sign(whole))
     return _range(rewards, 2) * local + _range(rewards, (1, 2)) * whole
@@ -79,10 +60,10 @@ def posterior_difficulty(pass_rate: NDArray[np.float64]) -> NDArray[np.float64]:
     return 1.0 + 8.0 * (1.0 - pass_rate)
 
 
-def _standardised(values: NDArray[np.float64], axes: int | tuple[int, ...] | None) -> NDArray[np.float64]:
-    """Return the values minus their mean, over their sample standard deviation along `axes`; 0 if they are equal.
+def standardised(values: NDArray[np.float64], axes: int | tuple[int, ...] | None) -> NDArray[np.float64]:
+    """Return the values minus their mean, over their sample standard deviation along `axes`; NaN is not counted.
 
-    NaN stays NaN and is not counted.
+    Rewards (Q, V, k) give local advantages along 2, and global ones along (1, 2).
     """
     count = np.isfinite(values).sum(axis=axes, keepdims=True)
     centred = values - np.nansum(values, axis=axes, keepdims=True) / np.maximum(count, 1)

@@ -1,6 +1,6 @@
 """The feedback of a run: outcomes of rollouts go to the sampler, the selection log and the metrics.
 
-The module needs no trainer and no accelerator, so the process of a rollout worker can use it.
+The module needs no trainer and no accelerator, so a rollout worker's process can use it.
 """
 
 import logging
@@ -12,17 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from trl_vade.errors import abbreviated
 from trl_vade.samplers.base import PosteriorSampler
 from trl_vade.samplers.information import mixed_group_probability, spread_group_probability
 from trl_vade.samplers.priors import even_draw_ratio
 
-from .batch_metrics import InFlight, StratumMetrics, batch_metrics
+from .batch_metrics import InFlight, StratumMetrics, VariantMetrics, batch_metrics
 from .log import SelectionLog
-from .notices import GradientWatch
-from .outage import OutageGuard
 from .outcomes import GroupOutcomes
 from .signal import RewardSignal
-from .variant_metrics import VariantMetrics
+from .watch import GradientWatch, OutageGuard
 
 logger = logging.getLogger(__name__)  # accelerate's logger would need its process state
 
@@ -30,14 +29,8 @@ logger = logging.getLogger(__name__)  # accelerate's logger would need its proce
 class Feedback:
     """The connection from the outcomes of rollouts back to the sampler, with running totals.
 
-    Args:
-        sampler: the replica of this process.
-        num_generations: G, the completions of each row.
-        log: the selection log.
-        writes: whether this process writes the log and the warnings. Set it on one process only.
-        stratify: (N,) labels; with them the metrics of each stratum are recorded, too.
-        variants: the metrics of rows with variants, or None.
-        signal: the converter from rewards to outcomes. Its state is saved with the totals. None: pass rates.
+    `sampler` is the replica of this process, and `num_generations` G. One process alone `writes` the log and the
+    warnings. `stratify`, (N,), are labels for metrics of each stratum. Without a `signal` rewards are pass rates.
     """
 
     def __init__(
@@ -54,17 +47,13 @@ class Feedback:
         self.signal = signal or RewardSignal("reward", ["reward"], threshold=0.5)
         self.sampler, self.num_generations, self.log = sampler, num_generations, log
         self.strata = None if stratify is None else StratumMetrics(stratify)
-        self._of_variants = variants
+        self._parts = [part for part in (self.strata, variants) if part is not None]
         self.rollouts = 0  # completions scored so far
         self.seconds = {"selection": 0.0, "generation": 0.0, "step": 0.0}  # wall time so far
         self.rounds: list[tuple[InFlight, GroupOutcomes]] = []  # of the last batch; a refill is a round of its own
-        self.writes = writes
-        self._guard = OutageGuard(sampler.posterior)
-        self._watch = GradientWatch()
-        self._num_scored = 0
-        self._said_unscored = False
+        self._guard, self._watch = OutageGuard(sampler.posterior), GradientWatch()
+        self.writes, self._said_unscored = writes, False
         self._initial: list[GroupOutcomes] = []
-        self._even_draw = float("nan")  # the ratio of an even draw, by the belief after the last round
 
     @contextmanager
     def timed(self, what: str) -> Iterator[None]:
@@ -86,56 +75,42 @@ class Feedback:
         return self._guard.active
 
     def observe(self, in_flight: InFlight, outcomes: GroupOutcomes, global_step: int) -> dict[str, float]:
-        """Pass the outcomes of a round to the sampler and append them to the log.
-
-        Returns the metrics of the generation batch with its refills; empty for a round of the initialisation.
-        """
+        """Pass the outcomes of a round to the sampler and the log; return the metrics of its batch with refills."""
         self.rollouts += len(outcomes.sample_index) * self.num_generations
         if self.signal.is_spread:
             self.sampler.use_spreads()
         if in_flight.initialising:
             self._initial.append(outcomes)
             return {}
-        staleness = self._num_scored - in_flight.posterior_step
-        self._observe(outcomes, global_step, float(in_flight.predicted_gradient.mean()), in_flight.refill)
+        staleness = self.sampler.posterior.step - in_flight.posterior_step
+        predicted = float(in_flight.predicted_gradient.mean())
+        even_draw = self._observe(outcomes, global_step, predicted, refill=in_flight.refill)
         self.rounds = [*(self.rounds if in_flight.refill else []), (in_flight, outcomes)]
         of_rows = self.sampler.metrics() | batch_metrics(self.rounds)
-        if self.strata:
-            of_rows |= self.strata.of(self.rounds, self.sampler)
-        if self._of_variants:
-            of_rows |= self._of_variants.of(self.rounds, self.sampler)
+        for part in self._parts:
+            of_rows |= part.of(self.rounds, self.sampler)
         if self.signal.is_spread:
             of_rows.pop("mean_difficulty", None)  # it is that of a pass rate
             of_rows = {name.replace("pass_rate", "spread"): value for name, value in of_rows.items()}
         totals = {"outage": float(self.outage), "staleness": float(staleness), "rollouts": float(self.rollouts)}
-        return of_rows | totals | {"even_draw_ratio": self._even_draw}
+        return of_rows | totals | {"even_draw_ratio": even_draw}
 
     def finish_initialisation(self) -> None:
-        """Take over the outcomes of all initial rounds as one step: alpha = r, beta = G - r for every row.
-
-        Nothing was trained on, so no row need rest.
-        """
-        num_rows = self.sampler.posterior.num_samples
-        (successes, trials), has_gradient = np.zeros((2, num_rows)), np.zeros(num_rows, bool)
+        """Take over the outcomes of all initial rounds as one step; nothing was trained on, so no row need rest."""
+        rows = np.arange(self.sampler.posterior.num_samples, dtype=np.int64)
+        (successes, trials), has_gradient = np.zeros((2, rows.size)), np.zeros(rows.size, bool)
         for outcomes in self._initial:
             np.add.at(successes, outcomes.sample_index, outcomes.successes)
             np.add.at(trials, outcomes.sample_index, outcomes.trials)
             has_gradient[outcomes.sample_index[outcomes.has_gradient]] = True
-        self._initial = []
-        every_row = np.arange(num_rows, dtype=np.int64)
-        predicted = self.in_flight(every_row).predicted_gradient.mean()
-        outcomes = GroupOutcomes(every_row, successes, trials, has_gradient)
-        self._observe(outcomes, 0, float(predicted), initial=True)
+        self._initial, predicted = [], self.in_flight(rows).predicted_gradient.mean()
+        self._observe(GroupOutcomes(rows, successes, trials, has_gradient), 0, float(predicted), initial=True)
 
     def warm_start(self, evidence: GroupOutcomes, source: str) -> None:
-        """Observe the evidence of another run as one step, before the first draw; without rows do nothing.
-
-        No group was generated, so the outage guard and the gradient watch are left out.
-        """
-        if not len(evidence.sample_index):
-            return
-        self.sampler.take_over(evidence.sample_index, evidence.successes, evidence.trials)
-        self._write(evidence, 0, None, warm_start=source)
+        """Observe the evidence of another run as one step, before the first draw; without rows do nothing."""
+        if len(evidence.sample_index):
+            self.sampler.take_over(evidence.sample_index, evidence.successes, evidence.trials)
+            self._write(evidence, 0, None, warm_start=source)
 
     def adopt_signal(self, metadata: Mapping[str, Any]) -> None:
         """Load the learned signal of a snapshot's `metadata` into the signal and the sampler."""
@@ -144,15 +119,14 @@ class Feedback:
             self.sampler.use_spreads()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the running totals for the metadata of a snapshot, without the state of the sampler."""
+        """Return the running totals for the metadata of a snapshot."""
         totals = {"rollouts": self.rollouts, "seconds": dict(self.seconds), "signal": self.signal.state_dict()}
         return {**totals, "outage": self._guard.state_dict(), "log": self.log.position._asdict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Load the totals of `state`, without the place in the log; the state of the sampler must be loaded first."""
+        """Load the totals of `state`, without the place in the log."""
         self.rollouts = int(state["rollouts"])
         self.seconds = {name: float(state["seconds"][name]) for name in self.seconds}
-        self._num_scored = self.sampler.posterior.step
         self._guard.load_state_dict(state["outage"])
 
     def resume_log(self, state: dict[str, Any]) -> None:
@@ -162,13 +136,12 @@ class Feedback:
 
     def _observe(
         self, outcomes: GroupOutcomes, global_step: int, predicted: float, refill: int = 0, initial: bool = False
-    ) -> None:
-        more: dict[str, Any] = {"refill": refill} if refill else {}
-        self._watch.of_spreads = self.signal.is_spread
+    ) -> float:
+        spreads, more = self.signal.is_spread, {"refill": refill} if refill else {}
         if not refill or outcomes.has_gradient.any():  # the watch counts generation batches
-            self._say(self._watch.observe(outcomes))
+            self._say(self._watch.observe(outcomes, spreads=spreads))
+        self._say(self._guard.judge(outcomes, spreads=spreads))
         groups = (outcomes.sample_index, outcomes.successes, outcomes.trials)
-        self._say(self._guard.judge(outcomes, spreads=self.signal.is_spread))
         if self.outage:
             more["observed"] = False
             self.sampler.observe(*(values[:0] for values in groups))  # a step without evidence
@@ -180,24 +153,17 @@ class Feedback:
         if again and not self._said_unscored:
             self._said_unscored = True
             self._say(
-                f"{len(again)} rows were drawn twice and got no score, because the reward functions returned None "
-                f"(rows {', '.join(map(str, again[:10]))}{', ...' if len(again) > 10 else ''}). Their "
-                "rollouts teach nothing. Check their columns, or drop these rows. This is said once."
+                f"The reward functions returned None for all completions of rows that were drawn twice: "
+                f"{abbreviated(again)}. Check their columns, or drop these rows. This is said once."
             )
-        self._even_draw = even_draw_ratio(self.sampler.posterior, self.num_generations, spreads=self.signal.is_spread)
-        self._write(outcomes, global_step, predicted, even_draw_ratio=self._even_draw, **more)
+        even_draw = even_draw_ratio(self.sampler.posterior, self.num_generations, spreads=spreads)
+        self._write(outcomes, global_step, predicted, even_draw_ratio=even_draw, **more)
+        return even_draw
 
     def _write(self, outcomes: GroupOutcomes, global_step: int, predicted: float | None, **more: Any) -> None:
-        self._num_scored += 1
         if self.writes:
-            self.log.append(
-                outcomes,
-                step=self.sampler.posterior.step,
-                global_step=global_step,
-                rollouts=self.rollouts,
-                predicted_effective_ratio=predicted,
-                **more,
-            )
+            more = {"rollouts": self.rollouts, "predicted_effective_ratio": predicted, **more}
+            self.log.append(outcomes, step=self.sampler.posterior.step, global_step=global_step, **more)
 
     def _say(self, notice: str | None) -> None:
         if notice and self.writes:

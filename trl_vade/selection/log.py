@@ -1,7 +1,7 @@
 """The selection log `vade_selection.jsonl`: the chosen rows and their outcomes, one line a generation batch.
 
-`replay` gives the posterior at any step. Each line ends with a digest of all that
-is before it, so an altered or missing line is found without parsing any.
+`replay` gives the posterior at any step. Each line ends with a digest of all that is before it, so an altered or
+missing line is found without parsing any.
 """
 
 import hashlib
@@ -10,8 +10,6 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from trl_vade.errors import CheckpointSaveError, SnapshotCorruptError
 from trl_vade.files import replace_durably
@@ -23,7 +21,6 @@ SELECTION_LOG_FILE = "vade_selection.jsonl"
 _DIGITS = 32  # of the digest of a line: half of a SHA-256
 _SEAL = b', "chain": "%b"}\n'
 _SEAL_SIZE = len(_SEAL % bytes(_DIGITS))
-_ARRAYS = ("sample_index", "successes", "trials", "mixed")
 
 
 class Position(NamedTuple):
@@ -46,86 +43,58 @@ START = Position()
 class SelectionLog:
     """One selection log, to append to, continue and read.
 
-    `docs/reference/files.md` has the fields of a line. A refill of dynamic sampling and a warm start are lines, too.
-    `position` is the end of the lines that this object has written or continues.
+    `docs/reference/files.md` has the fields of a line. `position` is the end of the lines of this object's run.
     """
 
     def __init__(self, directory: str | os.PathLike[str]):
-        self.path = Path(directory) / SELECTION_LOG_FILE
-        self._begin()
-
-    def _begin(self) -> None:
-        self.position = self._parsed = START
-        self._so_far: list[dict[str, Any]] = []
+        self.path, self.position = Path(directory) / SELECTION_LOG_FILE, START
 
     def append(self, outcomes: GroupOutcomes, *, step: int, **more: float | str | None) -> None:
         """Write one generation batch at `position`, and drop what a stopped run wrote behind it.
 
-        The log of another run is set aside before the first line.
-
-        Raises:
-            CheckpointSaveError: the disk refused the write, or the file is gone.
+        The log of another run is set aside before the first line. A refused write is a `CheckpointSaveError`.
         """
-        line = {
-            "step": step,
-            **more,
-            "effective_gradient_ratio": None if "warm_start" in more else outcomes.effective_gradient_ratio,
-            "sample_index": outcomes.sample_index.tolist(),
-            "successes": outcomes.successes.tolist(),
-            "trials": outcomes.trials.tolist(),
-        }
-        if (outcomes.has_gradient != ((outcomes.successes > 0) & (outcomes.successes < outcomes.trials))).any():
-            line["mixed"] = outcomes.has_gradient.tolist()
+        live = outcomes.has_gradient
+        ratio = None if "warm_start" in more else float(live.sum() / max(live.size, 1))
+        line: dict[str, Any] = {"step": step, **more, "effective_gradient_ratio": ratio}
+        line |= {name: getattr(outcomes, name).tolist() for name in ("sample_index", "successes", "trials")}
+        if (live != ((outcomes.successes > 0) & (outcomes.successes < outcomes.trials))).any():
+            line["mixed"] = live.tolist()
         position, text = self.position.after(json.dumps(line).encode()[:-1])
         try:
-            if not self.position.bytes:
+            if self.position == START:
                 self.set_aside()
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-            with open(self.path, "r+b" if self.position.bytes else "wb") as file:
-                if file.seek(0, os.SEEK_END) > self.position.bytes:
-                    file.truncate(self.position.bytes)
+            with open(self.path, "wb" if self.position == START else "r+b") as file:
                 file.seek(self.position.bytes)
+                file.truncate()
                 file.write(text)
         except OSError as error:
             raise CheckpointSaveError(
-                f"{self.path} could not be written ({type(error).__name__}: {error}). The run stops, because a replay "
-                "of the log needs every line. Free some space or fix the permissions. Then continue from the last "
-                "checkpoint with train(resume_from_checkpoint='auto')."
+                f"{self.path} could not be written ({type(error).__name__}: {error}), and a replay needs every line. "
+                "Free some space or fix the permissions. Then call train(resume_from_checkpoint='auto')."
             ) from error
         self.position = position
 
     def resume(self, saved: Mapping[str, Any] | None) -> str | None:
-        """Continue at the `saved` position (`Position._asdict()`), at which `append` writes the next line.
+        """Continue at the `saved` position (`Position._asdict()`).
 
         A log that does not lead there is set aside, and a new one begins. Then a notice for the user is returned.
         """
-        self._begin()
-        wanted = Position(**saved or {})
-        if problem := self._difference(wanted):
-            kept = self.set_aside()
-            return (
-                f"{self.path} cannot be continued: {problem}. The training is not affected. But the choices of the "
-                f"{wanted.lines} lines that the checkpoint knows cannot be replayed or reported any more"
-                f"{f'. The file is kept as {kept}' if kept else ''}. This run begins a new log. To keep one log, stop "
-                "now, put the right file back, and resume from the same checkpoint."
-            )
-        self.position = wanted
-        return None
-
-    def _difference(self, wanted: Position) -> str | None:
-        """Return what is between the file and the `wanted` position, or None if the file leads there."""
-        found = START
-        if wanted.bytes and not self.path.exists():
-            return "it is missing"
+        wanted, self.position = Position(**saved or {}), START
+        problem = f"it is missing, shorter than the {wanted.lines} lines of the checkpoint, or of another run"
         try:
-            for _, found in self._sealed() if wanted.bytes else ():
-                if found.bytes >= wanted.bytes:
-                    break
+            if wanted == START or any(after == wanted for _, after in self._sealed()):
+                self.position = wanted
+                return None
         except SnapshotCorruptError as error:
-            return str(error).removesuffix(".")
-        if found.bytes < wanted.bytes:
-            return f"it ends after {found.lines} of the {wanted.lines} lines" if found.lines else "it is empty"
-        return None if found == wanted else "it is the log of another run"
+            problem = str(error).removesuffix(".")
+        kept = self.set_aside()
+        return (
+            f"{self.path} cannot be continued: {problem}. The training is not affected, but its {wanted.lines} lines "
+            f"cannot be replayed or reported. A new log begins{f'; the file is kept as {kept}' if kept else ''}. To "
+            "keep one log, stop now, put the right file back, and resume from the same checkpoint."
+        )
 
     def sync(self) -> None:
         """Sync all lines to disk."""
@@ -135,73 +104,45 @@ class SelectionLog:
 
     def set_aside(self) -> Path | None:
         """Rename the file to `vade_selection-<n>.jsonl`, and return its new path. None if it is missing or empty."""
-        self._begin()
+        self.position, number = START, 1
         if not self.path.exists() or not self.path.stat().st_size:
             return None
-        number = 1
         while (target := self.path.with_stem(f"{self.path.stem}-{number}")).exists():
             number += 1
         replace_durably(self.path, target)
         return target
 
     def read(self) -> list[dict[str, Any]]:
-        """Return all lines, oldest first; an empty list without a log.
+        """Return all lines, oldest first, or those up to `position` if that is set; an empty list without a log.
 
-        Raises:
-            SnapshotCorruptError: a line is altered or missing. A partial last line of a killed process is ignored.
+        An altered or missing line is a `SnapshotCorruptError`. Half a last line, of a killed process, is left out.
         """
-        return list(self.lines())
+        return [json.loads(content + b"}") for content, _ in self._sealed()]
 
-    def lines(self) -> Iterator[dict[str, Any]]:
-        """Yield what `read` returns, line by line."""
-        for content, _ in self._sealed():
-            yield json.loads(content + b"}")
-
-    def so_far(self) -> list[dict[str, Any]]:
-        """Return the lines until `position`, with arrays for lists. Each line is parsed once, by the first call."""
-        for content, parsed in self._sealed(self._parsed) if self.position.bytes else ():
-            line = json.loads(content + b"}")
-            self._so_far.append(line | {name: np.array(line[name]) for name in _ARRAYS if name in line})
-            self._parsed = parsed
-        return [*self._so_far]
-
-    def _sealed(self, at: Position = START) -> Iterator[tuple[bytes, Position]]:
-        """Yield the content of each line behind `at`, up to `position` if that is set, and the end of the line."""
+    def _sealed(self) -> Iterator[tuple[bytes, Position]]:
+        """Yield the content and the end of each line that `read` returns."""
         if not self.path.exists():
             return
-        before = b""
+        at = START
         with open(self.path, "rb") as file:
-            file.seek(at.bytes)
             for text in file:
-                if not text.endswith(b"\n") or 0 < self.position.bytes <= at.bytes:
+                if not text.endswith(b"\n") or at == self.position != START:
                     return
-                after, expected = at.after(content := text[:-_SEAL_SIZE])
-                if text != expected:
+                content = text[:-_SEAL_SIZE]
+                at, sealed = at.after(content)
+                if text != sealed:
                     raise SnapshotCorruptError(
-                        f"Line {at.lines + 1} of {self.path} {_fault(text, before)}. Without every generation batch a "
-                        "replay would give another posterior. Restore the file from a copy."
+                        f"Line {at.lines} of {self.path} was altered, or the line before it is missing. Restore the "
+                        "file from a copy: a replay needs every line."
                     )
-                yield content, after
-                at, before = after, content
+                yield content, at
 
 
 def replay(lines: Iterable[dict[str, Any]], posterior: BetaPosterior) -> Iterator[BetaPosterior]:
     """Let a new `posterior`, of the run's decays, observe the lines of a log, and yield it after each line."""
     for line in lines:
         if line.get("observed", True):
-            rows = np.array(line["sample_index"], dtype=np.int64)
-            posterior.observe(rows, line["successes"], line["trials"], line.get("mixed"))
+            posterior.observe(line["sample_index"], line["successes"], line["trials"], line.get("mixed"))
         else:  # left out in a reward outage
             posterior.observe([], [], [])
         yield posterior
-
-
-def _fault(text: bytes, before: bytes) -> str:
-    """Return what is wrong with a line whose digest does not follow from the line with the content `before`."""
-    try:
-        step, last = json.loads(text)["step"], json.loads(before + b"}")["step"] if before else 0
-        if step > last + 1:
-            return f"is of step {step}, and the lines of the steps {last + 1} to {step - 1} before it are missing"
-    except (ValueError, LookupError, TypeError, RecursionError):
-        pass
-    return "was altered"

@@ -1,11 +1,12 @@
 """On-time selection: each generation batch is chosen after the previous one was scored.
 
-A torch `Sampler` under TRL chooses too early. accelerate's data loader fetches one batch ahead, and the Trainer pulls
-a whole accumulation window before its first step. Batch k+1 would be chosen before batch k is scored, and a resume
-would replay the loader without feedback. So the data loader carries only tickets, and this module chooses the rows.
+A torch `Sampler` under TRL chooses too early: accelerate's data loader fetches one batch ahead, and the Trainer pulls
+a whole accumulation window before its first step. A resume would replay the loader without feedback. So the data
+loader carries only tickets, and this module chooses the rows.
 """
 
 import functools
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -18,12 +19,12 @@ from numpy.typing import NDArray
 
 from trl_vade.data.decoding import Rows
 from trl_vade.data.loading import RowLoader
-from trl_vade.data.row_keys import dataset_fingerprint, sample_keys
+from trl_vade.data.row_keys import sample_keys
 
-from .batch_metrics import MOST_STRATA, InFlight
+from .batch_metrics import InFlight
 from .feedback import Feedback
-from .notices import TRANSFORM_NOTICE, pool_notices
 from .outcomes import GroupOutcomes
+from .rollouts import enough_for
 
 logger = get_logger(__name__)
 
@@ -32,9 +33,7 @@ class OnTimeSelection:
     """The selection of a run: it chooses the rows of each generation batch, loads them, and records their scores.
 
     Every process holds a replica of the sampler. The choice of process 0 is broadcast. The scores arrive gathered, so
-    all replicas stay equal.
-
-    `num_groups` is K, the rows of a generation batch.
+    all replicas stay equal. `num_groups` is K, the rows of a generation batch.
     """
 
     def __init__(self, feedback: Feedback, dataset: Dataset, *, num_groups: int, accelerator: Accelerator):
@@ -45,20 +44,23 @@ class OnTimeSelection:
         self._in_flight: InFlight | None = None
         self._seconds_before = 0.0  # of selection, before the last generation batch was chosen
 
-    def describe_loading(self) -> None:
-        """Log a warning if rows are loaded in another way than by TRL."""
+    def describe_rows(self, *, adaptive: bool) -> None:
+        """Log the warnings about the training set, before training; `adaptive` if outcomes decide the choices."""
+        num_rows, left_out = len(self.dataset), len(self.dataset) - self.num_groups
         if self.loader.decoder.has_transform:
-            logger.warning(TRANSFORM_NOTICE)
-
-    def describe_rows(self) -> None:
-        """Log the warnings about the training set, before training starts."""
-        for notice in pool_notices(len(self.dataset), self.num_groups, self.sample_keys[1]):
-            logger.warning(notice)
-        strata = self.feedback.strata
-        if strata and len(strata.names) > MOST_STRATA:
             logger.warning(
-                f"vade_stratify_by gives {len(strata.names)} strata. Rows are chosen by them, but metrics of each "
-                f"stratum are logged only for up to {MOST_STRATA} strata."
+                "The training rows have a transform (`Dataset.set_transform`). The trainer runs it once for each "
+                "chosen row, and TRL for each completion. With a random one a group's completions share one draw."
+            )
+        if adaptive and left_out < self.num_groups:
+            logger.warning(
+                f"A generation batch takes {self.num_groups} of the {num_rows} training rows, so selection can leave "
+                f"out only {left_out}. This is close to uniform choice. Add rows or use a smaller batch."
+            )
+        if adaptive and (num_copies := self.sample_keys[1]):
+            logger.warning(
+                f"{num_copies} of the {num_rows} training rows equal an earlier row in all columns. Each copy has a "
+                "posterior of its own. Drop the copies, or add an id column if they are different questions."
             )
 
     def choose(self) -> Rows:
@@ -75,8 +77,8 @@ class OnTimeSelection:
     def refill(self, missing: int) -> Rows | None:
         """Draw `missing` more rows for the batch scored last, load them, and return this process's share.
 
-        No row of the batch is drawn twice. The number is rounded up so that the completions divide among processes.
-        None if too few other rows are left, or during a reward outage.
+        No row of the batch is drawn twice. The completions divide among the processes. None if too few other rows are
+        left, or during a reward outage.
         """
         rounds, size = self.feedback.rounds, self._divisible(missing)
         drawn = np.concatenate([in_flight.sample_index for in_flight, _ in rounds])
@@ -87,8 +89,7 @@ class OnTimeSelection:
     def initial_batches(self) -> Iterator[Rows]:
         """Yield this process's share of every row once (Algorithm 1, lines 1-4), K rows at a time.
 
-        The first rows fill up the last batch if its completions do not divide among the processes. Their outcomes are
-        added up, so every rollout counts.
+        The first rows fill up the last batch if its completions do not divide among the processes.
         """
         num_rows = len(self.dataset)
         for start in range(0, num_rows, self.num_groups):
@@ -119,11 +120,6 @@ class OnTimeSelection:
         return sample_keys(self.dataset)
 
     @property
-    def fingerprint(self) -> str:
-        """The fingerprint of the training rows in their order."""
-        return dataset_fingerprint(self.sample_keys[0])
-
-    @property
     def in_flight(self) -> InFlight:
         """The rows that were chosen and have no scores yet."""
         if self._in_flight is None:
@@ -132,20 +128,14 @@ class OnTimeSelection:
 
     def _draw(self, size: int, *, refill: int = 0, exclude: NDArray[np.int64] | None = None) -> Rows:
         with self.feedback.timed("selection"):
-            draw = self.sampler.draw(size, exclude=exclude)
-            sample_index = self._from_main_process(draw.sample_index)
+            sample_index = self.sampler.draw(size, exclude=exclude).sample_index
+            if self.accelerator.num_processes > 1:  # another node's libm may round differently and choose other rows
+                chosen = torch.as_tensor(sample_index, device=self.accelerator.device)
+                sample_index = broadcast(chosen, from_process=0).cpu().numpy()
             self._in_flight = self.feedback.in_flight(sample_index, refill=refill)
             return self.loader.load(sample_index)
 
     def _divisible(self, size: int) -> int:
         """Return the smallest number of rows, at least `size`, for which completions divide among the processes."""
-        while size * self.num_generations % self.accelerator.num_processes:
-            size += 1
-        return size
-
-    def _from_main_process(self, sample_index: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the choice of process 0: another node's libm may round differently and choose other rows."""
-        if self.accelerator.num_processes == 1:
-            return sample_index
-        chosen = torch.as_tensor(sample_index, device=self.accelerator.device)
-        return broadcast(chosen, from_process=0).cpu().numpy()
+        processes = self.accelerator.num_processes
+        return enough_for(size, processes // math.gcd(processes, self.num_generations))

@@ -6,10 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from trl_vade.errors import ObservationError
-
-# Rewards this close are equal: float32 rewards differ by rounding.
-SAME_REWARD = 1e-6
+SAME_REWARD = 1e-6  # Rewards this close are equal: float32 rewards differ by rounding.
 
 
 @dataclass(frozen=True)
@@ -24,18 +21,13 @@ class GroupOutcomes:
     total: NDArray[np.float64] | None = None  # (K, G) the weighted sum of all rewards, NaN without a score
 
     @property
-    def effective_gradient_ratio(self) -> float:
-        """The share of the groups with a gradient; a group without a score has none, and so has a batch of none."""
-        return float(self.has_gradient.mean()) if self.has_gradient.size else 0.0
-
-    @property
     def is_mixed(self) -> NDArray[np.bool_]:
         """A mask, (K,), of the groups with a signal that differs among their completions."""
         return (self.successes > 0) & (self.successes < self.trials) if self.mixed is None else self.mixed
 
     @property
     def pass_rate(self) -> NDArray[np.float64]:
-        """The successes over trials, or the spread, (K,); NaN for a group without a scored completion."""
+        """The successes over trials, or the spread, (K,); NaN without a scored completion."""
         with np.errstate(invalid="ignore"):
             return self.successes / self.trials
 
@@ -46,21 +38,10 @@ def group_outcomes(
     *,
     threshold: float | None,
     bounds: tuple[float, float] = (0.0, 1.0),
-    has_gradient: NDArray[np.bool_] | None = None,
 ) -> GroupOutcomes:
-    """Count the successes and trials of every group.
+    """Count the successes and trials of groups of G of the `rewards`, (K*G,), where NaN is not counted.
 
-    A completion without a score (NaN, because the reward function returned None) is not counted.
-
-    Args:
-        rewards: (K*G,) the success signal of every completion, gathered over ranks, groups of G side by side.
-        sample_index: (K,) the row of each group, in the same order.
-        threshold: the smallest reward of a success; None takes rewards as fractions of a success.
-        bounds: the rewards of a failure and of a full success, for fractions. A reward outside is clipped.
-        has_gradient: (K,) the groups with different total rewards. None if this reward is the only one.
-
-    Raises:
-        ObservationError: the rewards cannot be split into K groups of equal size.
+    `threshold` is the smallest reward of a success; None takes rewards as fractions of it, between the `bounds`.
     """
     grouped = in_groups(rewards, sample_index)  # (K, G)
     scored = ~np.isnan(grouped)
@@ -73,19 +54,15 @@ def group_outcomes(
         sample_index=np.asarray(sample_index, dtype=np.int64),
         successes=np.nansum(signal, axis=1),
         trials=scored.sum(axis=1).astype(np.float64),
-        has_gradient=_differ(grouped) if has_gradient is None else has_gradient,
+        has_gradient=_differ(grouped),
         mixed=_differ(signal),
     )
 
 
 def spread_outcomes(total: NDArray[np.float64], sample_index: NDArray[np.int64]) -> GroupOutcomes:
-    """Count the spread of every group as its successes: G trials, and G times the share of pairs that differ.
+    """Count the spread of the `total` rewards, (K, G), as successes: G trials, and G times the share of unequal pairs.
 
     For rewards of 0 and 1 and a pass rate p the share is 2p (1 - p) on average.
-
-    Args:
-        total: (K, G) the total reward of each completion, NaN without a score.
-        sample_index: (K,) the row of each group.
     """
     scored = (~np.isnan(total)).sum(axis=1).astype(np.float64)
     largest = np.nanmax(np.abs(total), axis=1, initial=1.0)  # (K,)
@@ -114,48 +91,20 @@ def read_by_total(outcomes: GroupOutcomes, total: NDArray[np.float64], unread: N
 
 
 def in_groups(rewards: NDArray[np.float64], sample_index: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Reshape rewards (K*G, ...) to (K, G, ...), or raise `ObservationError` if K does not divide them."""
-    num_groups = len(sample_index)
-    if num_groups == 0 or len(rewards) % num_groups:
-        raise ObservationError(f"{len(rewards)} rewards cannot be split into {num_groups} groups of equal size.")
-    return rewards.astype(np.float64).reshape(num_groups, -1, *rewards.shape[1:])
-
-
-def groups_with_gradient(
-    rewards: NDArray[np.float64],
-    weights: NDArray[np.float64],
-    *,
-    normalise: bool = False,
-    trained: NDArray[np.bool_] | None = None,
-) -> NDArray[np.bool_]:
-    """Return a mask, (K,), of the groups with at least one row with a gradient that is not masked.
-
-    Args:
-        rewards: (K, G, F), see `rows_with_gradient`.
-        weights: (F,), see there.
-        normalise: see there.
-        trained: (K, G) the completions that are not masked; None for all.
-    """
-    moves = rows_with_gradient(rewards, weights, normalise=normalise)
-    return (moves if trained is None else moves & trained).any(axis=1)
+    """Reshape rewards (K*G, ...) of K rows to (K, G, ...)."""
+    return rewards.astype(np.float64).reshape(len(sample_index), -1, *rewards.shape[1:])
 
 
 def rows_with_gradient(
     rewards: NDArray[np.float64], weights: NDArray[np.float64], *, normalise: bool = False
 ) -> NDArray[np.bool_]:
-    """Return a mask of the rows whose total reward is not the mean of their group.
+    """Return a mask, (K, G), of the completions whose total reward is not the mean of their group.
 
     Rewards within a millionth of each other (relative to the largest, if that is above 1) are equal. TRL's advantages
     of such a group are rounding errors, and not always 0. A completion without any score has no advantage.
 
-    Args:
-        rewards: (K, G, F) the rewards of each completion, NaN where a reward function returned None.
-        weights: (F,) TRL's `reward_weights`.
-        normalise: whether each reward is scaled by its spread in the group before the sum
-            (`multi_objective_aggregation="normalize_then_sum"`).
-
-    Returns:
-        (K, G) bool.
+    `rewards`, (K, G, F), are NaN where a reward function returned None, and `weights`, (F,), TRL's `reward_weights`.
+    `normalise` scales each reward by its spread in the group first, as "normalize_then_sum" does.
     """
     total = total_rewards(rewards, weights, normalise=normalise)
     moves, differ = np.zeros(total.shape, dtype=bool), _differ(total)
@@ -168,7 +117,7 @@ def rows_with_gradient(
 def total_rewards(
     rewards: NDArray[np.float64], weights: NDArray[np.float64], *, normalise: bool = False
 ) -> NDArray[np.float64]:
-    """Return the total rewards, (K, G), NaN without any score; see `rows_with_gradient` for the arguments."""
+    """Return the total rewards, (K, G), NaN without any score; the arguments are those of `rows_with_gradient`."""
     unscored = np.isnan(rewards).all(axis=2)  # (K, G)
     if normalise:
         with warnings.catch_warnings(), np.errstate(invalid="ignore"):
@@ -183,20 +132,5 @@ def total_rewards(
 def _differ(values: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Return a mask of the groups in which the values along axis 1 differ, ignoring NaN."""
     known = ~np.isnan(values)
-    lowest = np.where(known, values, np.inf).min(axis=1)
-    highest = np.where(known, values, -np.inf).max(axis=1)
-    largest = np.where(known, np.abs(values), 0.0).max(axis=1)
-    return highest - lowest > SAME_REWARD * np.maximum(largest, 1.0)
-
-
-def accepted_groups(has_gradient: NDArray[np.bool_], num_groups: int) -> NDArray[np.int64]:
-    """Return the groups to train on, (K,), in the order in which they were drawn.
-
-    TRL needs K groups. The first groups without a gradient fill up a batch, and surplus groups at the end are dropped.
-
-    Args:
-        has_gradient: (M,) the mask of all generated groups.
-        num_groups: K.
-    """
-    with_gradient, without = np.flatnonzero(has_gradient), np.flatnonzero(~has_gradient)
-    return np.sort(np.concatenate([with_gradient, without])[:num_groups])
+    lowest, highest = np.where(known, values, np.inf).min(axis=1), np.where(known, values, -np.inf).max(axis=1)
+    return highest - lowest > SAME_REWARD * np.where(known, np.abs(values), 0.0).max(axis=1, initial=1.0)

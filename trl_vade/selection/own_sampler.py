@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from trl_vade.checks import check_fields, check_outcomes, check_same
-from trl_vade.errors import ConfigurationError, ObservationError, SnapshotMismatchError, abbreviated
+from trl_vade.errors import ConfigurationError, ObservationError, abbreviated
 from trl_vade.samplers.base import Draw, PosteriorSampler, PromptSampler
 from trl_vade.samplers.information import information_gain
 from trl_vade.samplers.posterior import BetaPosterior
@@ -21,10 +21,6 @@ class OwnSampler(PosteriorSampler):
     """A sampler that leaves the choice to an object with the five verbs of `PromptSampler`.
 
     The posterior learns beside the object, so that log, report, cards and snapshots are those of any other sampler.
-    The state holds that of the object, which must be JSON values, and its class.
-
-    Raises:
-        ConfigurationError: the object's state is not JSON.
     """
 
     def __init__(self, chooser: PromptSampler, posterior: BetaPosterior, seed: int = 0) -> None:
@@ -77,21 +73,16 @@ class OwnSampler(PosteriorSampler):
         return {**super().state_dict(), "own": self._recall()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load the result of `state_dict`; see `PosteriorSampler.load_state_dict`. Another class is refused."""
+        """Load the result of `state_dict`; see `PosteriorSampler.load_state_dict`. An error of the object passes."""
         before = super().state_dict()
-        if isinstance(state, Mapping) and "kind" in state:
-            check_same("sampler", state, {"kind": self.kind})
+        check_same("sampler", state, {"kind": self.kind})  # first: the state of another class has other fields
         check_fields("sampler", state, [*before, "own"])
         super().load_state_dict({name: value for name, value in state.items() if name != "own"})
         try:  # last: with another seed or other rows the object's state is another
             self._chooser.load_state_dict(copy.deepcopy(state["own"]))
-        except Exception as error:
+        except Exception:
             super().load_state_dict(before)
-            raise SnapshotMismatchError(
-                f"load_state_dict of vade_sampler={self.kind!r} refused the saved state "
-                f"{abbreviated(state['own'])}: {type(error).__name__}: {error}. Make the sampler with the arguments "
-                "that it had, or start without the saved state."
-            ) from error
+            raise
 
     def _recall(self) -> Any:
         state = self._chooser.state_dict()
@@ -101,8 +92,7 @@ class OwnSampler(PosteriorSampler):
                 return read
         raise ConfigurationError(
             f"state_dict() of vade_sampler={self.kind!r} returned {abbreviated(state)}. It must return a dictionary "
-            "that JSON gives back as it was, which a checkpoint keeps. Use .tolist() for an array, and lists for "
-            "tuples and sets."
+            "that JSON gives back as it was. Use .tolist() for an array, and lists for tuples and sets."
         )
 
 

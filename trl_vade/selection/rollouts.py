@@ -1,7 +1,7 @@
 """The rollouts of a generation batch to train on: all with a gradient, or those with the most varied advantages.
 
 D3S (arXiv 2509.22115) trains on the subset of rollouts with the largest variance of advantages, over the whole batch.
-It starts with a small share and ends with all. The functions know no tensors and no trainer.
+It starts with a small share and ends with all.
 """
 
 import numpy as np
@@ -11,21 +11,14 @@ SAME_VARIANCE = 1e-12
 
 
 def most_varied(advantages: ArrayLike, n: int) -> NDArray[np.int64]:
-    """Return the places of the `n` advantages with the largest variance among all subsets of that size.
+    """Return the places, (n,) ascending, of the `n` of N `advantages` with the largest variance among such subsets.
 
     Such a subset holds the lowest and the highest values (D3S, section 3.1; PODS, arXiv 2504.13818, theorem 1), and is
     found in O(N log N). Ties are settled alike on all processes: the values are sorted with equal ones in their order,
     and of equally good subsets the one with the fewest values from the low end is taken.
 
-    Args:
-        advantages: (N,) finite numbers.
-        n: from 0 to N.
-
-    Returns:
-        (n,) the places in ascending order.
-
     Raises:
-        ValueError: `n` is out of range, or an advantage is not finite.
+        ValueError: `n` is not in [0, N], or an advantage is not finite.
     """
     values = np.asarray(advantages, dtype=np.float64)
     if not 0 <= n <= len(values) or not np.isfinite(values).all():
@@ -51,18 +44,13 @@ def enough_for(live: int, parts: int) -> int:
 
 
 def scheduled(share: float | list[float] | tuple[float, float], progress: float) -> float:
-    """Return the share at a training progress in [0, 1] (D3S, section 3.3).
-
-    Args:
-        share: a constant, or the shares at the first and at the last step.
-        progress: the share of the steps that are done.
-    """
+    """Return `share`, or between those of the first and the last step the one at a progress in [0, 1] (D3S, 3.3)."""
     if isinstance(share, int | float):
         return float(share)
     first, last = share
     return (1.0 - progress) * first + progress * last
 
 
-def first_of(live: NDArray[np.bool_], rows: int) -> NDArray[np.int64]:
-    """Return the places of the live rows, filled up to `rows` places by the first others, in ascending order."""
-    return np.sort(np.concatenate([np.flatnonzero(live), np.flatnonzero(~live)])[:rows])
+def first_of(live: NDArray[np.bool_], size: int) -> NDArray[np.int64]:
+    """Return the places of the first `size` live rows or groups, ascending; the first others fill them up."""
+    return np.sort(np.concatenate([np.flatnonzero(live), np.flatnonzero(~live)])[:size])

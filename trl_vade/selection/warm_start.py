@@ -1,7 +1,6 @@
-"""Warm start: the posterior of another run, applied to the rows that both training sets share.
+"""Warm start: a shared row starts with `vade_warm_start_discount` of the counts of another run.
 
-A shared row starts with `vade_warm_start_discount` of its counts, observed in one step before the first draw. It
-counts as visited once and need not rest. All other rows start from the prior.
+They are observed in one step before the first draw. The row counts as visited once and need not rest.
 """
 
 from typing import TYPE_CHECKING, NamedTuple
@@ -10,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from trl import GRPOConfig
 
-from trl_vade.checks import MOST_TRIALS
 from trl_vade.data.row_keys import find_rows
-from trl_vade.errors import SnapshotCorruptError, SnapshotMismatchError, abbreviated
+from trl_vade.errors import SnapshotMismatchError, abbreviated
 
 from .outcomes import GroupOutcomes
 from .signal import AUTO, SPREAD
@@ -31,32 +29,21 @@ class WarmStart(NamedTuple):
 def evidence(
     table: "PosteriorTable", keys: NDArray[np.int64], source: str, *, discount: float, min_match: float
 ) -> WarmStart:
-    """Join a posterior of V rows with the N rows of a data set, whose `row_keys.sample_keys` are `keys`, (N,).
+    """Join a posterior of V rows, named `source`, with N rows by their `row_keys.sample_keys`, (N,).
 
-        successes_i = discount * alpha_i    trials_i = discount * (alpha_i + beta_i)
-
-    `source` is the name of the posterior in messages.
-
-    Raises:
-        SnapshotMismatchError: fewer than the share `min_match` of min(V, N) rows, or none, are shared.
-        SnapshotCorruptError: a count is above 2**53.
+    If fewer than the share `min_match` of min(V, N) rows, or none, are shared, it is a `SnapshotMismatchError`.
     """
     found, rows = find_rows(table.sample_key, keys)
-    matched, fewer = int(found.sum()), min(len(rows), len(keys))
-    if matched < min_match * fewer or (min_match > 0 and not matched):
+    matched = int(found.sum())
+    if matched < min_match * min(len(rows), len(keys)) or (min_match > 0 and not matched):
         raise SnapshotMismatchError(
             f"vade_posterior_init={abbreviated(source)} shares {matched} of its {len(rows)} rows with the {len(keys)} "
             f"rows of this training set; at least {min_match:.0%} of the smaller number must be shared. Rows match by "
-            "`id` where that column has another value in each row, and else by prompt and images; an id 7 is not the "
-            "id '7', and remove_unused_columns=True hides ids. For another data set, set vade_posterior_init='prior'."
+            "`id` where each row has another, else by prompt and images. remove_unused_columns=True hides ids. For "
+            "another data set, set vade_posterior_init='prior'."
         )
-    alpha, beta = table.alpha[found], table.beta[found]
-    trials = discount * (alpha + beta)
-    if (trials > MOST_TRIALS).any():
-        raise SnapshotCorruptError(
-            f"vade_posterior_init={abbreviated(source)} counts over 2**53 completions of a row."
-        )
-    return WarmStart(source, GroupOutcomes(rows[found], discount * alpha, trials, np.zeros(matched, dtype=np.bool_)))
+    alpha, beta, none = table.alpha[found], table.beta[found], np.zeros(matched, dtype=np.bool_)
+    return WarmStart(source, GroupOutcomes(rows[found], discount * alpha, discount * (alpha + beta), none))
 
 
 def what_to_say(
@@ -81,7 +68,7 @@ def what_to_say(
     if there := {name: facts[name] for name in here if facts.get(name, here[name]) != here[name]}:
         lines.append(
             f"{warm.source} was learned with {abbreviated(there)}, but this run has "
-            f"{ {name: here[name] for name in there} }, so its pass rates mean something else. The run uses them "
-            "anyway; a smaller vade_warm_start_discount gives them less weight."
+            f"{ {name: here[name] for name in there} }, so its pass rates mean something else. They are used all the "
+            "same; a smaller vade_warm_start_discount gives them less weight."
         )
     return lines

@@ -24,7 +24,8 @@ from trl.data_utils import prepare_multimodal_messages
 
 from trl_vade.data.decoding import Rows
 from trl_vade.errors import LibraryError
-from trl_vade.selection.outcomes import accepted_groups, rows_with_gradient
+from trl_vade.selection.outcomes import rows_with_gradient
+from trl_vade.selection.rollouts import first_of
 from trl_vade.version import TESTED_TRL
 
 from .batch_rows import Batch, ended
@@ -179,7 +180,7 @@ class GenerationBatch:
         """Return this process's share of the rows and of the completions of K groups, with the rewards of all."""
         trainer, selection, size = self._trainer, self._trainer.selection, self._trainer.num_generations
         moves = np.concatenate([each.moves for each in rounds])
-        accepted = accepted_groups(moves.any(axis=1), selection.num_groups)
+        accepted = first_of(moves.any(axis=1), selection.num_groups)
         mine = self._share_out(self._in_places(rounds, accepted))
         with selection.feedback.timed("selection"):
             chosen = np.concatenate([each.sample_index for each in rounds])[accepted]

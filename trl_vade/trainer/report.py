@@ -90,7 +90,8 @@ def live_run(trainer: Any) -> Run | None:
     """
     if trainer.selection is None or not trainer.selection.sampler.posterior.step:
         return None  # an existing log would be an earlier run's
-    lines = trainer.selection.feedback.log.so_far()
+    log = trainer.selection.feedback.log
+    lines = log.read() if log.position.lines else []  # else it is the log of an earlier run
     if all("warm_start" in line for line in lines) or lines[0]["step"] != 1:
         return None  # the run was resumed in another output directory, or with other rows
     name = Path(trainer.args.output_dir).absolute().name

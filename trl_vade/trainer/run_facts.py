@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from trl.trainer.utils import get_config_model_id
 
+from trl_vade.data.row_keys import dataset_fingerprint
 from trl_vade.hub.posteriors.table import named_dataset
 from trl_vade.hub.uploading import hub_id, is_hub_id
 from trl_vade.samplers.information import SPREAD_GAIN
@@ -25,7 +26,7 @@ RECIPE = (
 def posterior_identity(trainer: Any) -> dict[str, Any]:
     """Return the facts that a posterior depends on. A run with other facts cannot continue with it."""
     return {
-        "dataset_fingerprint": trainer.selection.fingerprint,
+        "dataset_fingerprint": dataset_fingerprint(trainer.selection.sample_keys[0]),
         **trainer.selection.feedback.signal.facts,
         "num_generations": trainer.num_generations,
     }

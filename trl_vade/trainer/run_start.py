@@ -65,9 +65,7 @@ def start_run(trainer: Any, *, resumed: bool, trial: Any = None) -> None:
             used = trainer._has_begun or trial is not None
             begin_anew(trainer, make_selection(trainer) if used else earlier)
         if replaced or not trainer._has_begun:
-            trainer.selection.describe_loading()
-            if is_adaptive(trainer.args):
-                trainer.selection.describe_rows()
+            trainer.selection.describe_rows(adaptive=is_adaptive(trainer.args))
     trainer._has_begun = True
 
 

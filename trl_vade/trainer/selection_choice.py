@@ -13,11 +13,11 @@ from trl_vade.samplers import ThompsonSampler, UniformSampler
 from trl_vade.samplers.base import PosteriorSampler
 from trl_vade.samplers.priors import prompt_words
 from trl_vade.samplers.problems import VariantRows
+from trl_vade.selection.batch_metrics import VariantMetrics
 from trl_vade.selection.feedback import Feedback
 from trl_vade.selection.log import SelectionLog
 from trl_vade.selection.on_time import OnTimeSelection
 from trl_vade.selection.signal import AUTO, SPREAD, RewardSignal, names_of_success, success_name
-from trl_vade.selection.variant_metrics import VariantMetrics
 
 from .own_sampler import make_own
 from .presets import is_own, setting

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from tests.support.rows import make_text_rows
 from tests.support.runs import says_a_digit
 from trl_vade.errors import ObservationError
-from trl_vade.samplers.posterior import posterior_from
+from trl_vade.samplers.posterior import BetaPosterior
 from trl_vade.selection.log import SelectionLog
 from trl_vade.trainer.checkpoint.folders import complete_checkpoints
 
@@ -57,9 +57,9 @@ UNSCORED: dict[str, Answer] = {
     "NaN for all": lambda rewards: [NAN] * len(rewards),
 }
 CONSTANT: dict[str, tuple[float, float | None, str]] = {  # the reward, the threshold, what is said
-    "always 1": (1.0, 0.5, "every answer is right"),
-    "always 0": (0.0, 0.5, "every answer is wrong"),
-    "always 0.3, as a fraction": (0.3, None, "all get the same reward"),
+    "always 1": (1.0, 0.5, "100% of them are right"),
+    "always 0": (0.0, 0.5, ", and 0% of them are right"),
+    "always 0.3, as a fraction": (0.3, None, "and 30% of them are right"),
 }
 ONE_SAVE_A_BATCH = {"num_iterations": 1, "max_steps": 6}
 NO_SAVE = {"num_iterations": 1, "max_steps": 12, "save_strategy": "no"}
@@ -104,7 +104,9 @@ def unscored(bench: Bench, answer: Answer) -> str:
     trials = [float(sum(given[start : start + 4])) for start in range(0, 16, 4)]
     expect(line["trials"] == trials, f"{line['trials']} completions were counted, and {trials} had a score")
     scored = [group for group in range(4) if trials[group]]
-    expected = posterior_from(before)
+    rules = ("num_samples", "decay_sampled", "decay_unsampled", "signal_aware_decay")
+    expected = BetaPosterior(**{name: before[name] for name in rules})
+    expected.load_state_dict(before)
     expected.observe(*([line[name][group] for group in scored] for name in ("sample_index", "successes", "trials")))
     for name, value in expected.state_dict().items():
         expect(np.array_equal(after[name], value), f"{name} of the posterior is another")
@@ -143,8 +145,8 @@ def rewards(bench: Bench) -> Result:
 # ---------------------------------------------------------------------------------------------------- sets of rows
 
 POOLS: dict[str, tuple[int, float | None, str]] = {  # rows, the reward of all answers, what is said
-    "all mastered": (24, 1.0, "every answer is right"),
-    "all impossible": (24, 0.0, "every answer is wrong"),
+    "all mastered": (24, 1.0, "100% of them are right"),
+    "all impossible": (24, 0.0, ", and 0% of them are right"),
     "one generation batch": (4, None, "selection can leave out only 0"),
     "one row more": (5, None, "selection can leave out only 1"),
     "ten identical rows": (10, None, "9 of the 10 training rows equal an earlier row"),

@@ -1,16 +1,18 @@
-"""The guard against reward outages: what it leaves out, how it ends, and what it costs a run without an outage."""
+"""What a run's watches say and leave out: reward outages, and generation batches that teach nothing."""
+
+import json
 
 import numpy as np
 import pytest
 from scipy.special import betaln
 
-from trl_vade.errors import SnapshotMismatchError
 from trl_vade.samplers.posterior import BetaPosterior
 from trl_vade.samplers.thompson import ThompsonSampler
-from trl_vade.selection.outage import LIMIT, OutageGuard
-from trl_vade.selection.outcomes import GroupOutcomes
+from trl_vade.selection.outcomes import GroupOutcomes, group_outcomes
+from trl_vade.selection.watch import LIMIT, GradientWatch, OutageGuard
 
 ROWS = np.arange(6)
+NAN = float("nan")
 
 
 def batch(successes, trials=4.0, rows=ROWS):
@@ -23,6 +25,9 @@ def posterior():
     known = BetaPosterior(6, decay_unsampled=1.0)
     known.observe(ROWS, np.full(6, 2.0), np.full(6, 4.0))  # the belief about each row is Beta(3, 3)
     return known
+
+
+# --------------------------------------------------------------------------------------------------- reward outages
 
 
 @pytest.mark.parametrize("successes", [0.0, 4.0])
@@ -47,7 +52,7 @@ def test_a_streak_adds_up_and_is_said_once_and_ends_with_other_verdicts(posterio
     assert guard.judge(unscored) is None
     assert guard.active
     resumed = OutageGuard(posterior)
-    resumed.load_state_dict(guard.state_dict())
+    resumed.load_state_dict(json.loads(json.dumps(guard.state_dict(), sort_keys=True)))
     assert "outage of 2 generation batches is over" in resumed.judge(batch([1, 0, 0, 0, 0, 0]))
     assert not resumed.active
     resumed.judge(small)
@@ -74,14 +79,14 @@ def test_rows_without_evidence_predict_nothing_and_equal_rewards_are_judged_by_t
         assert spreads.active == (groups == 5)
 
 
-def test_a_state_of_other_fields_is_refused_and_an_empty_one_begins_anew(posterior):
-    guard = OutageGuard(posterior)
-    fresh = guard.state_dict()
-    guard.judge(batch(0.0))
-    with pytest.raises(SnapshotMismatchError, match="outage guard"):
-        guard.load_state_dict({"verdict": None})
-    guard.load_state_dict({})
-    assert guard.state_dict() == fresh
+def test_an_outage_of_rows_that_always_differed_can_be_saved():
+    """The formula's chance of equal rewards is 0 there, and its logarithm no JSON value."""
+    sure = BetaPosterior(6)
+    sure.observe(ROWS, np.full(6, 100.0), np.full(6, 100.0))
+    guard = OutageGuard(sure)
+    guard.judge(batch(0.0), spreads=True)
+    assert guard.active
+    json.dumps(guard.state_dict(), allow_nan=False)
 
 
 def test_healthy_runs_of_learning_policies_raise_no_alarm():
@@ -96,3 +101,48 @@ def test_healthy_runs_of_learning_policies_raise_no_alarm():
             assert not guard.active
             sampler.observe(rows, outcomes.successes, outcomes.trials)
             logits += 0.02
+
+
+# --------------------------------------------------------------------------------------------- without a gradient
+
+RIGHT, WRONG, MIXED, UNSCORED = [1, 1, 1], [0, 0, 0], [1, 0, 0], [NAN, NAN, NAN]
+
+
+def outcomes(*groups):
+    return group_outcomes(np.array(groups, dtype=np.float64).ravel(), np.arange(len(groups)), threshold=0.5)
+
+
+def notices_of(*batches, **more):
+    watch = GradientWatch()
+    return [watch.observe(batch, **more) for batch in batches]
+
+
+def test_it_is_said_after_ten_batches_and_again_after_ten_times_as_many_until_there_is_a_gradient():
+    batches = [*[outcomes(RIGHT, WRONG)] * 120, outcomes(RIGHT, MIXED), *[outcomes(UNSCORED, WRONG)] * 15]
+    said = {number: notice for number, notice in enumerate(notices_of(*batches), start=1) if notice}
+    assert [*said] == [10, 100, 131]
+    assert "for 100 generation batches" in said[100]
+
+
+@pytest.mark.parametrize(
+    ("groups", "spreads", "reason"),
+    [
+        ([RIGHT, UNSCORED], False, "100% of them are right"),
+        ([[1, 1, NAN], [NAN, 1, 1]], False, "100% of them are right"),
+        ([UNSCORED, WRONG], False, " 0% of them are right"),
+        ([RIGHT, WRONG], False, "50% of them are right"),
+        ([WRONG, WRONG], True, "one reward. Check"),
+        ([UNSCORED, UNSCORED], False, "no completion got a score"),
+    ],
+)
+def test_the_reason_is_in_the_notice(groups, spreads, reason):
+    assert reason in notices_of(*[outcomes(*groups)] * 10, spreads=spreads)[-1]
+
+
+@pytest.mark.parametrize(("group", "verdict"), [([0.1, 0.2, 0.3], "wrong"), ([0.7, 0.8, 0.9], "right")])
+def test_rewards_that_differ_on_one_side_of_the_threshold_name_the_threshold_and_no_missing_gradient(group, verdict):
+    notices = notices_of(*[outcomes(group)] * 10)
+    assert notices[:-1] == [None] * 9
+    for part in (verdict, "vade_success_threshold", "10 generation batches"):
+        assert part in notices[-1]
+    assert notices_of(*[outcomes(group)] * 9, outcomes(MIXED), outcomes(group))[-1] is None
