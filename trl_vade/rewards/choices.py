@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from .answers import HEDGE, SAYS, undecorated
 from .notation import plain
-from .quantities import Quantity, equal, read_closed
-from .sentences import only_number
+from .quantities import Quantity, equal, only_number, read_closed
 from .words import same_text
 
 # ASCII keeps the Turkish dotted I, which is no letter of a choice, out of [a-z] in any case.

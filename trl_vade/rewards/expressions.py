@@ -84,10 +84,7 @@ class ExpressionJudge:
         self._forget()
 
     def are_equal(self, reference: str, answer: str) -> bool | None:
-        """Return whether both are mathematically equal; False if the limits end the comparison.
-
-        Returns:
-            The verdict, or None if math-verify cannot read the reference.
+        """Return whether both are equal: False if the limits end it, None if the reference cannot be read.
 
         Raises:
             ConfigurationError: math-verify is not installed, or its process cannot be started.
@@ -108,19 +105,15 @@ class ExpressionJudge:
                 if line:
                     return json.loads(line)
                 if worker.reached_a_limit():
-                    return self._note_end(answer)
+                    self.ended += 1
+                    if self.ended & (self.ended - 1) == 0:  # the 1st, 2nd, 4th, 8th, ...
+                        text = f"{self.ended} answers took too long to compare and count as wrong, such as"
+                        logger.warning(f"{text} {abbreviated(answer)}.")
+                    return False
         raise RuntimeError(
             "trl_vade/rewards/expression_worker.py was killed twice during one comparison, by something other than "
             f"its own limits. Its output is above. Is memory left? The pair: {question}"
         )
-
-    def _note_end(self, answer: str) -> bool:
-        self.ended += 1
-        if self.ended & (self.ended - 1) == 0:  # the 1st, 2nd, 4th, 8th, ...
-            logger.warning(
-                f"{self.ended} answers took too long to compare and count as wrong, such as {abbreviated(answer)}."
-            )
-        return False
 
     def close(self) -> None:
         """End the idle processes, unless they belong to the parent of a fork."""

@@ -20,8 +20,7 @@ from .arithmetic import value_of
 from .choices import chosen, labelled
 from .expressions import equal_expressions
 from .notation import plain
-from .quantities import Quantity, after_name, equal, read_closed, read_quantity, without_unit
-from .sentences import only_number
+from .quantities import Quantity, after_name, equal, only_number, read_closed, read_quantity, without_unit
 from .words import normalised_text, same_text
 
 ANSWER_TYPES = ("choice", "number", "text", "expression")
@@ -69,15 +68,12 @@ def judge(
         )
     texts = [as_text(choice) for choice in choices if choice is not None] if choices is not None else []
     readings = find_answer(completion)
-    if answer_type in (None, "choice") and texts and _is_place(answer) and isinstance(next(iter(choices or ())), str):
+    place = isinstance(answer, numbers.Integral) and not isinstance(answer, bool)
+    if place and answer_type in (None, "choice") and texts and isinstance(next(iter(choices or ())), str):
         # Its letter, since another choice may be that number.
         answer = string.ascii_uppercase[answer] if 0 <= answer < min(len(texts), 26) else None
     verdicts = [_judge_one(readings, one, answer_type, texts, relaxed) for one in accepted(answer)]
     return max((verdict for verdict in verdicts if verdict is not None), default=None)
-
-
-def _is_place(answer: Any) -> bool:
-    return isinstance(answer, numbers.Integral) and not isinstance(answer, bool)
 
 
 def accepted(answer: Any) -> list[str]:
