@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trl_vade.rewards.quantities import equal, read_closed, read_quantity
-from trl_vade.rewards.sentences import only_number
+
+from trl_vade.rewards.quantities import equal, only_number, read_closed, read_quantity
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,7 @@ from . import expression_worker
 
 logger = logging.getLogger(__name__)
 
-WORKERS = 4
-"""The most processes of one training process. Each takes about 100 MB, and a machine may have eight trainings."""
-
+WORKERS = 4  # of one training process; each takes about 100 MB, and a machine may have eight trainings
 START_SECONDS, ANSWER_SECONDS = 300.0, 30.0  # of the clock on the wall; a busy machine needs far less
 INSTALL = 'pip install "trl-vade[rewards]"'
 
@@ -34,13 +32,13 @@ class Worker:
         self.process = subprocess.Popen(  # -P: no file of the working directory stands for a module
             [sys.executable, "-P", expression_worker.__file__], stdin=-1, stdout=-1, text=True, encoding="utf-8"
         )
-        started = self._line(START_SECONDS)
-        if started.strip() != "ready":
+        started = self._line(START_SECONDS).strip()
+        if started != "ready":
             self.end()
             raise ConfigurationError(
                 "The process that compares expressions (trl_vade/rewards/expression_worker.py) did not start: "
-                f"{started.strip() or 'its output is above'}. Reinstall math-verify with {INSTALL} --force-reinstall, "
-                "or give the process more memory."
+                f"{started or 'its output is above'}. Reinstall math-verify with {INSTALL} --force-reinstall, or give "
+                "the process more memory."
             )
 
     def ask(self, question: str) -> str:
@@ -66,14 +64,7 @@ class Worker:
     def end(self) -> None:
         """End the process and wait for it."""
         self.process.kill()
-        self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            with contextlib.suppress(BrokenPipeError):  # from unflushed data
-                pipe.close()
-
-    def reached_a_limit(self) -> bool:
-        """Return whether an ended process was ended by its limits, and not by something else."""
-        return self.late or self.process.wait() == -getattr(signal, "SIGPROF", 0)
+        self.process.communicate()  # also closes its pipes
 
 
 class ExpressionJudge:
@@ -104,11 +95,11 @@ class ExpressionJudge:
                     self._idle.append(worker) if line else worker.end()
                 if line:
                     return json.loads(line)
-                if worker.reached_a_limit():
+                if worker.late or worker.process.returncode == -getattr(signal, "SIGPROF", 0):
                     self.ended += 1
                     if self.ended & (self.ended - 1) == 0:  # the 1st, 2nd, 4th, 8th, ...
-                        text = f"{self.ended} answers took too long to compare and count as wrong, such as"
-                        logger.warning(f"{text} {abbreviated(answer)}.")
+                        late = f"{self.ended} answers took too long to compare"
+                        logger.warning(f"{late} and count as wrong, such as {abbreviated(answer)}.")
                     return False
         raise RuntimeError(
             "trl_vade/rewards/expression_worker.py was killed twice during one comparison, by something other than "
@@ -127,7 +118,7 @@ class ExpressionJudge:
 
 
 def has_math_verify() -> bool:
-    """Return whether math-verify is installed."""
+    """Return whether it is installed."""
     return importlib.util.find_spec("math_verify") is not None
 
 

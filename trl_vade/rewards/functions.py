@@ -22,8 +22,7 @@ INSTRUCTION = """\
 Think about the question first, inside <think></think>. \
 Then give the final answer alone inside <answer></answer>."""
 
-RELAXED_SOURCES = ("ChartQA",)
-"""The values of the column `source` with numbers that count as right within 5 %, as in their benchmark."""
+RELAXED_SOURCES = ("ChartQA",)  # of the column `source`: numbers count as right within 5 %, as in their benchmark
 
 Completion = str | list[dict[str, Any]]
 
@@ -75,26 +74,13 @@ def accuracy_reward(
     return rewards
 
 
-def relaxed_accuracy_reward(
-    completions: list[Completion],
-    answer: list[str | None],
-    answer_type: list[str | None] | None = None,
-    choices: list[Sequence[str] | None] | None = None,
-    log_extra: Callable[[str, list[Any]], None] | None = None,
-    **columns: Any,
-) -> list[float | None]:
+def relaxed_accuracy_reward(completions: list[Completion], **columns: Any) -> list[float | None]:
     """Return `accuracy_reward` with numbers of all rows right within 5 %, as in ChartQA (arXiv 2203.10244)."""
-    source = [RELAXED_SOURCES[0]] * len(completions)
-    return accuracy_reward(completions, answer, answer_type, choices, source, log_extra)
+    return accuracy_reward(completions, **{**columns, "source": [*RELAXED_SOURCES] * len(completions)})
 
 
 def format_reward(completions: list[Completion], **columns: Any) -> list[float]:
-    """Return 1.0 for `<think>...</think><answer>...</answer>` with each tag once and both parts filled, else 0.0.
-
-    Args:
-        completions: (B,) texts, or TRL's lists of messages.
-        **columns: the columns of the data set; ignored.
-    """
+    """Return 1.0 for `<think>...</think><answer>...</answer>` with each tag once and both parts filled, else 0.0."""
     texts = [text_of(completion) for completion in completions]
     return [float(all(text.count(tag) == 1 for tag in _TAGS) and _FORM.fullmatch(text) is not None) for text in texts]
 

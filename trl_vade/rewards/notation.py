@@ -1,8 +1,10 @@
-r"""One plain notation for the many spellings of numbers and formulas: `x²`, `½`, `5 \text{ cm}`, `one half`."""
+r"""One notation for the many spellings of numbers, formulas and texts: `x²`, `½`, `5 \text{ cm}`, `one half`."""
 
 import functools
 import re
 import unicodedata
+
+from .answers import undecorated
 
 _SUPERSCRIPTS = {ord(written): plain for written, plain in zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-", strict=True)}
 _SPELLINGS = {0x2010 + i: "-" for i in range(6)} | {
@@ -38,6 +40,16 @@ _PART_OF = dict(zip(_PARTS.split(), (2, 2, 3, 4, 4, 5, 6, 8, 10), strict=True))
 _FRACTION = re.compile(
     rf"\b(?:({_NUMBER_WORD}|\d+) and )?(a(?= half)|{_NUMBER_WORD})[ -]({'|'.join(_PART_OF)})s?\b", re.IGNORECASE
 )
+_SUBSCRIPTS = {0x2080 + i: str(i) for i in range(10)}  # of H₂O
+_PAIRS = {"(": ")", "[": "]", "{": "}", '"': '"', "'": "'"}
+_FIRST = re.compile(r"(yes|no|true|false)\s*[,.;:!]", re.IGNORECASE)
+_WORD_RULES = [
+    (re.compile(r"\.(?!\d)"), ""),  # p.m., U.S., Dr.
+    (re.compile(r"(?<=\d)\s*([-:,])\s*(?=\d)"), r"\1"),
+    (re.compile(r"(?<=\d)\s+to\s+(?=\d)"), "-"),
+    (re.compile(r"(?<=\d)\s+(?=[ap]m\b)"), ""),
+    (re.compile(r"\\text\{([^{}]*)\}|_(?=\d)"), r"\1"),
+]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -50,7 +62,6 @@ def plain(text: str) -> str:
 
 
 def _character(character: str) -> str:
-    """Return a digit of any script in ASCII and `½` as ` 1/2`; a superscript is another thing."""
     if character.isdecimal():
         return str(unicodedata.decimal(character))
     if unicodedata.decomposition(character).startswith("<fraction>"):
@@ -78,3 +89,33 @@ def in_digits(text: str) -> str:
         if second is None or (first >= 20 and 0 < second < 10):
             text = f"{(first + (second or 0)) * (100 if spelled['hundred'] else 1)}{text[spelled.end() :]}"
     return sign + re.sub(r"^([+-]) ", r"\1", text)
+
+
+@functools.lru_cache(maxsize=4096)
+def normalised_text(text: str) -> str:
+    """Return `text` without decoration, case, a leading article, outer brackets, full stops and final punctuation."""
+    text = " ".join(undecorated(text).translate(_SUBSCRIPTS).casefold().split())
+    for _ in range(5):
+        before = text
+        text = text.rstrip(".,;:!?").strip()
+        if len(text) > 2 and _PAIRS.get(text[0]) == text[-1]:
+            text = text[1:-1].strip()
+        if text == before:
+            break
+    for pattern, replacement in _WORD_RULES:
+        text = pattern.sub(replacement, text)
+    article, _, rest = text.partition(" ")
+    return rest if article in ("a", "an", "the", "in", "on", "at") and rest else text
+
+
+def same_text(answer: str, reference: str) -> bool:
+    """Return whether both are the same words, or `answer` begins with the yes or no that the reference is."""
+    expected = normalised_text(reference)
+    if normalised_text(answer) == expected:
+        return True
+    first = _FIRST.match(answer)
+    if first is None or first[1].casefold() != expected:
+        return False
+    others = {"yes", "no", "true", "false"} - {expected}
+    rest = answer[first.end() :].casefold()
+    return not (others & set(re.findall(r"[a-z]+", rest)) or re.search(r"\bor\b|\?|maybe", rest))

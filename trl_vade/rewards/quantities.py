@@ -16,8 +16,7 @@ from .units import Unit, read_unit
 LONGEST = 200  # characters
 MOST_DIGITS = 60
 LARGEST_EXPONENT = 300
-RELAXED_TOLERANCE = 0.05
-"""The tolerance of ChartQA's relaxed accuracy (arXiv 2203.10244, section 5.1): 5 % of the reference."""
+RELAXED_TOLERANCE = 0.05  # of the reference: ChartQA's relaxed accuracy (arXiv 2203.10244, section 5.1)
 
 _SAME = 1e-9  # float noise
 _SAME_FRACTION = 5e-4  # a third is written 0.3333
@@ -34,8 +33,7 @@ _QUANTITY = re.compile(
     rf"""
     (?P<sign>[+-]?)\ ?(?P<currency>(?:{CURRENCY})?)\ ?(?P<sign2>-?)
     (?:
-        (?P<whole>\d+)\ (?P<over>\d+)/(?P<under>\d+)                        # 1 1/2
-      | (?P<top>{_PLAIN})\ ?/\ ?(?P<bottom>{_PLAIN})                        # 3/4
+        (?:(?P<whole>\d+)\ )?(?P<over>{_PLAIN})\ ?/\ ?(?P<under>{_PLAIN})    # 3/4, 1 1/2
       | {_TEN}(?P<tens>-?\d{{1,4}}|\{{[+-]?\d{{1,4}}\}})           # 10^5
       | (?P<numeral>{NUMERAL})
         (?:[eE](?P<e>[+-]?\d{{1,4}})|\ ?(?:{_TIMES})\ ?{_TEN}(?P<power>-?\d{{1,4}}|\{{-?\d{{1,4}}\}}))?
@@ -55,7 +53,6 @@ _ABOUT = re.compile(r"^(?:about|approximately|approx\.?|around|roughly|≈|~|\\a
 _UNIT = re.compile(r"[A-Za-zµΩ°$€£¥¢'\"/·.^{}\\ -]{0,40}(?:\^\{?-?[1-3]\}?)?")
 _NO_UNIT = "or and to not but is if by vs versus plus minus times over pi sqrt dozen hundred half third quarter point "
 _NO_UNIT += "than more less fewer between wrong incorrect squared cubed st nd rd th"
-_NO_UNIT_WORDS = set(_NO_UNIT.split())
 _CLOSED = re.compile(r"sqrt|√|pi|π|\^")
 _COMPOUND = re.compile(r"(\d+(?: ?[a-zA-Z]+\.?)),?(?: and)? (\d.*)")  # 2 hours 30 minutes
 _TRAILING_UNIT = re.compile(r"(?<=[\d)}πi°])(?:\s+|(?=[a-zA-Z]{2}|°))([a-zA-Z°Ω][a-zA-Z°Ω/.^{}\d ]{0,30})$")
@@ -82,7 +79,7 @@ _NO_SENTENCE = re.compile(
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number with the facts about its notation."""
+    """A number and how it is written."""
 
     value: float  # finite
     percent: bool = False
@@ -108,8 +105,7 @@ def read_quantity(text: str) -> Quantity | None:
     factor *= _FACTORS[match["suffix"].lower()] if match["suffix"] else 1.0
     value, step, fraction = number
     value *= factor * (-1.0 if "-" in (match["sign"], match["sign2"]) else 1.0)
-    step = None if step is None else step * factor
-    quantity = Quantity(value, bool(match["percent"]), unit, step, fraction, factor)
+    quantity = Quantity(value, bool(match["percent"]), unit, step and step * factor, fraction, factor)
     return quantity if math.isfinite(value) else None
 
 
@@ -157,7 +153,7 @@ def equal(answer: Quantity, reference: Quantity, *, relaxed: bool = False) -> bo
         scales.append((scale, 1.0))
     decimals = reference.step is not None and not reference.value.is_integer()
     bare = reference.factor == 1.0 and not (reference.unit or reference.percent or answer.percent)
-    if answer.factor != 1.0 and bare and (relaxed or decimals):
+    if bare and (relaxed or decimals):
         scales.append((scale / answer.factor, 1.0))
     if answer.percent != reference.percent:
         scales.append((0.01, 1.0) if answer.percent else (1.0, 0.01))
@@ -172,10 +168,9 @@ def _close(answer: Quantity, reference: Quantity, scale: float, of_reference: fl
     elif reference.step is not None:
         tolerance += min(0.5 * reference.step * of_reference, _COARSEST * abs(target)) * (1 + _SAME)
     elif reference.fraction and not target.is_integer():
-        step = (answer.step or math.inf) * scale
-        tolerance = max(
-            _SAME_FRACTION * abs(target), 0.5 * step * (1 + _SAME) if step <= _ROUNDED * abs(value) else 0.0
-        )
+        tolerance = _SAME_FRACTION * abs(target)
+        if answer.step and answer.step * scale <= _ROUNDED * abs(value):
+            tolerance = max(tolerance, 0.5 * answer.step * scale * (1 + _SAME))
     return abs(value - target) <= tolerance
 
 
@@ -192,11 +187,9 @@ def after_name(text: str) -> str:
 
 def _number(match: re.Match[str]) -> tuple[float, float | None, bool] | None:
     """Return the value without sign, the value of the last decimal place, and whether it is a fraction."""
-    if match["whole"] or match["top"]:
-        over, under = (match["over"], match["under"]) if match["whole"] else (match["top"], match["bottom"])
-        if float(under) == 0.0:
-            return None
-        return float(match["whole"] or 0) + float(over) / float(under), None, True
+    if match["under"]:
+        under = float(match["under"])
+        return (float(match["whole"] or 0) + float(match["over"]) / under, None, True) if under else None
     numeral = re.sub(r"[ ,]", "", match["numeral"] or "1")
     exponent = int((match["e"] or match["power"] or match["tens"] or "0").strip("{}"))
     if abs(exponent) > LARGEST_EXPONENT:
@@ -209,14 +202,13 @@ def _number(match: re.Match[str]) -> tuple[float, float | None, bool] | None:
 def _rest(rest: str, currency: str, shortest: int) -> tuple[float, Unit | None] | None:
     """Return the factor and unit after a number, or None for any other text, as one whose word is too short."""
     words = rest.strip().rstrip(".").split()
-    factor = 1.0
-    if words and words[0].lower() in _FACTORS and len(words[0]) > 1:
-        factor = _FACTORS[words.pop(0).lower()]
+    scaled = words and len(words[0]) > 1 and words[0].lower() in _FACTORS
+    factor = _FACTORS[words.pop(0).lower()] if scaled else 1.0
     if len(words) > 4 or not _UNIT.fullmatch(" ".join(words)):
         return None
-    unit = read_unit(" ".join(words) or currency) if words or currency else None
+    unit = read_unit(" ".join(words) or currency)
     if unit is None and words:
-        if any(re.sub(r"[^a-z]", "", word.lower()) in _NO_UNIT_WORDS for word in words):
+        if any(re.sub(r"[^a-z]", "", word.lower()) in _NO_UNIT.split() for word in words):
             return None
         if words[0][0] in "-/^\\{}.'" or len(words[0].partition("^")[0]) < shortest:
             return None  # an operator, a command or variables

@@ -1,11 +1,13 @@
 """Units of measurement: what is one, and which two measure the same thing."""
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 
 _TABLE = """\
 length = 1 m meter metre | 0.01 cm cms centimeter centimetre | 0.001 mm millimeter millimetre
-length = 1000 km kilometer kilometre | 0.0254 in inch inches " | 0.3048 ft foot feet ' | 0.9144 yd yard | 1609.344 mi mile
+length = 1000 km kilometer kilometre | 0.0254 in inch inches " | 0.3048 ft foot feet ' | 0.9144 yd yard
+length = 1609.344 mi mile
 mass = 1 kg kilogram kilo | 0.001 g gram gm | 1e-6 mg milligram | 1000 tonne | 0.028349523 oz ounce
 time = 1 s sec second | 0.001 ms millisecond | 60 min minute | 3600 h hr hour | 86400 day | 604800 week
 time = 31557600 yr year | 2629800 month
@@ -58,7 +60,7 @@ def read_unit(text: str) -> Unit | None:
     for pattern, replacement in _PHRASES:
         text = pattern.sub(replacement, text)
     over, *under = text.strip().split("/")
-    kinds: dict[str, int] = {}
+    kinds = Counter[str]()
     factor = 1.0
     for sign, part in [(1, over), *((-1, part) for part in under)]:
         for word in re.split(r"[ ·*]+", part.strip()):
@@ -72,5 +74,5 @@ def read_unit(text: str) -> Unit | None:
             power = sign * int(match["power"] or 1)
             factor *= size**power
             kind, power = ("length", 3 * power) if kind == "volume" else (kind, power)
-            kinds[kind] = kinds.get(kind, 0) + power
+            kinds[kind] += power
     return Unit(tuple(sorted(kinds.items())), factor)
