@@ -1,7 +1,6 @@
 r"""The value of a formula of roots, pi, powers, fractions and letters, in float arithmetic.
 
-Nothing is executed or compiled, and nothing takes long: Python's parser reads the tokens, and five operations work on
-floats.
+Nothing is executed or compiled: Python's parser reads the tokens, and five operations work on floats.
 """
 
 import ast

@@ -51,11 +51,8 @@ def are_equal(reference: str, answer: str) -> bool | None:
     """Return whether math-verify finds both equal, or None if it cannot read the reference."""
     from math_verify import verify
 
-    expected = read(reference)
-    if not expected:
-        return None
-    given = read(answer)
-    return bool(given and verify(expected, given, timeout_seconds=None))
+    expected, given = read(reference), read(answer)
+    return bool(given and verify(expected, given, timeout_seconds=None)) if expected else None
 
 
 def guarded(pair: list[str]) -> bool | None:

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 from trl_vade.errors import ConfigurationError, abbreviated
 
@@ -28,7 +29,6 @@ class Worker:
 
     def __init__(self) -> None:
         require_math_verify()
-        self.late = False
         self.process = subprocess.Popen(  # -P: no file of the working directory stands for a module
             [sys.executable, "-P", expression_worker.__file__], stdin=-1, stdout=-1, text=True, encoding="utf-8"
         )
@@ -50,16 +50,13 @@ class Worker:
         return ""
 
     def _line(self, seconds: float) -> str:
-        clock = threading.Timer(seconds, self._stop)
+        clock, start = threading.Timer(seconds, self.process.kill), time.monotonic()
         clock.start()
         try:
             return self.process.stdout.readline()
         finally:
             clock.cancel()
-
-    def _stop(self) -> None:
-        self.late = True
-        self.process.kill()
+            self.late = time.monotonic() - start >= seconds
 
     def end(self) -> None:
         """End the process and wait for it."""

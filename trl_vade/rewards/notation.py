@@ -42,12 +42,14 @@ _FRACTION = re.compile(
 )
 _SUBSCRIPTS = {0x2080 + i: str(i) for i in range(10)}  # of H₂O
 _PAIRS = {"(": ")", "[": "]", "{": "}", '"': '"', "'": "'"}
+_LETTERS = re.compile(r"[A-H](?:(?:,? and |[,;&] ?| )[A-H])+")
 _FIRST = re.compile(r"(yes|no|true|false)\s*[,.;:!]", re.IGNORECASE)
 _WORD_RULES = [
     (re.compile(r"\.(?!\d)"), ""),  # p.m., U.S., Dr.
     (re.compile(r"(?<=\d)\s*([-:,])\s*(?=\d)"), r"\1"),
     (re.compile(r"(?<=\d)\s+to\s+(?=\d)"), "-"),
     (re.compile(r"(?<=\d)\s+(?=[ap]m\b)"), ""),
+    (re.compile(r"\b(\d{1,2}):(\d\d)pm\b"), lambda m: f"{int(m[1]) % 12 + 12}:{m[2]}"),
     (re.compile(r"\\text\{([^{}]*)\}|_(?=\d)"), r"\1"),
 ]
 
@@ -71,11 +73,12 @@ def _character(character: str) -> str:
 
 def fractions_in_digits(text: str) -> str:
     """Return `text` with two thirds as 2/3, and one and a half as 1 1/2."""
-    return _FRACTION.sub(lambda m: f"{_digits(m[1] or '')} {_digits(m[2])}/{_PART_OF[m[3].lower()]}".strip(), text)
 
+    def digits(m: re.Match[str]) -> str:
+        whole, over, part = ((m[number] or "").lower() for number in (1, 2, 3))
+        return f"{_WORDS.get(whole, whole)} {1 if over == 'a' else _WORDS[over]}/{_PART_OF[part]}".strip()
 
-def _digits(word: str) -> str:
-    return "1" if word.lower() == "a" else str(_WORDS.get(word.lower(), word))
+    return _FRACTION.sub(digits, text)
 
 
 def in_digits(text: str) -> str:
@@ -113,6 +116,8 @@ def same_text(answer: str, reference: str) -> bool:
     expected = normalised_text(reference)
     if normalised_text(answer) == expected:
         return True
+    if _LETTERS.fullmatch(answer) and (_LETTERS.fullmatch(reference) or reference.isupper()):
+        return sorted(re.findall("[A-H]", answer)) == re.findall("[A-H]", reference)  # `B and D` for BD
     first = _FIRST.match(answer)
     if first is None or first[1].casefold() != expected:
         return False

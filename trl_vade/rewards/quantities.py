@@ -17,7 +17,6 @@ LONGEST = 200  # characters
 MOST_DIGITS = 60
 LARGEST_EXPONENT = 300
 RELAXED_TOLERANCE = 0.05  # of the reference: ChartQA's relaxed accuracy (arXiv 2203.10244, section 5.1)
-
 _SAME = 1e-9  # float noise
 _SAME_FRACTION = 5e-4  # a third is written 0.3333
 _ROUNDED = 0.01  # the last of three digits is never more than this share of the number
@@ -110,7 +109,6 @@ def read_quantity(text: str) -> Quantity | None:
 
 
 def _compound(text: str) -> Quantity | None:
-    """Return the sum of two quantities of one kind, the second of which is less than one of the first unit."""
     match = _COMPOUND.fullmatch(text) if len(text) <= 40 else None
     first, second = (read_quantity(part) for part in match.groups()) if match else (None, None)
     if not (first and second and first.unit and second.unit) or first.unit.kinds != second.unit.kinds:

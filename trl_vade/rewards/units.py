@@ -59,10 +59,9 @@ def read_unit(text: str) -> Unit | None:
     """Return the unit that `text` is, or None for one that is not known, such as `apples`."""
     for pattern, replacement in _PHRASES:
         text = pattern.sub(replacement, text)
-    over, *under = text.strip().split("/")
     kinds = Counter[str]()
     factor = 1.0
-    for sign, part in [(1, over), *((-1, part) for part in under)]:
+    for place, part in enumerate(text.split("/")):
         for word in re.split(r"[ ·*]+", part.strip()):
             match = _ONE.fullmatch(word)
             name = match["name"] if match else ""
@@ -71,7 +70,7 @@ def read_unit(text: str) -> Unit | None:
             if match is None or known is None:
                 return None
             kind, size = known
-            power = sign * int(match["power"] or 1)
+            power = int(match["power"] or 1) * (-1 if place else 1)
             factor *= size**power
             kind, power = ("length", 3 * power) if kind == "volume" else (kind, power)
             kinds[kind] += power

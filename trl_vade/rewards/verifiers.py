@@ -23,11 +23,12 @@ ANSWER_TYPES = ("choice", "number", "text", "expression")
 _ALTERNATIVES = re.compile(rf"{HEDGE.pattern}|\\pm\b|±", re.IGNORECASE)
 _ABOUT = re.compile(r"≈|\\approx|\\simeq")
 _NOTHING = re.compile(r"(?:so |now )?there (?:is|are|were|will be) no(?:ne| [^\d?]*)", re.IGNORECASE)
+_RATIO = re.compile(r"(?<=\d) ?: ?(?=\d+$)")
 _FUNCTIONS = "sqrt|sin|cos|tan|log|ln|exp|pi"
 _FORMULA = re.compile(
     r"[\\√π^=≤≥]|[\d)a-z]\s*[+*/<>]\s*[-\d(a-z]"
     r"|[\d)]\s*-\s*[(a-z]|[a-z)]\s*-\s*[\d(]"  # two numbers with a dash are a range (2010-2015), or a date
-    r"|^[(\[].*,.*[)\]]$"
+    r"|^[(\[{].*,.*[)\]}]$|^\d+(?-i:[xyz])$"
     rf"|(?<![a-z])(?:{_FUNCTIONS})\s*\(",
     re.IGNORECASE,
 )
@@ -131,7 +132,8 @@ def _judge_one(readings: list[str], answer: str, kind: str | None, choices: list
 def _has_number(readings: list[str], number: Quantity, relaxed: bool) -> bool:
     if number.value == 0.0 and any(map(_NOTHING.fullmatch, readings)):
         return True
-    given = [one for one in map(read_closed, readings) if one is not None]
+    ratios = [_RATIO.sub("/", one) for one in readings] if number.fraction else readings
+    given = [one for one in map(read_closed, ratios) if one is not None]
     if not given:
         sentences = [one for one in readings if not HEDGE.search(one) and not SENTENCE_END.search(one)]
         given = [one for one in map(only_number, sentences) if one is not None][:1]
