@@ -69,7 +69,7 @@ def accuracy_reward(
         warnings.warn(  # Python shows it once
             f"{len(unread)} references of this batch do not fit their answer_type, such as {unread[0]}. Their rows "
             "are not scored, so neither the model nor the sampler learns from them. Fix or drop these rows.",
-            stacklevel=2,
+            stacklevel=3,
         )
     return rewards
 
