@@ -83,7 +83,7 @@ reveal_type(config.vade_sampler)
 reveal_type(BetaPosterior(3).alpha)
 reveal_type(VADEGRPOTrainer("model", [], config).selection)
 try:
-    VADEGRPOConfig(output_dir="out", vade_sampler="thomson")
+    VADEGRPOConfig(output_dir="out", vade_preset="thomson")
 except ConfigurationError as error:
     reveal_type(error)
 """
@@ -104,7 +104,7 @@ def test_a_type_checker_knows_the_types_of_a_users_script(tmp_path):
     command = [sys.executable, "-m", "mypy", "--cache-dir", str(tmp_path / "cache"), "user.py"]
     printed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True).stdout
     for revealed in (
-        "Literal['thompson']",
+        "str | None",
         "numpy.dtype[numpy.float64]",
         "OnTimeSelection",
         "errors.ConfigurationError",

@@ -13,8 +13,8 @@ from collections import Counter
 from pathlib import Path
 
 from scripts.mixture.conversations import Dropped, read_turn
+from trl_vade.rewards.notation import normalised_text
 from trl_vade.rewards.quantities import read_quantity
-from trl_vade.rewards.words import normalised_text
 
 
 def verdict(problem: dict) -> tuple[str, str]:

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from trl_vade.rewards.answers import find_answer, undecorated
+from trl_vade.rewards.notation import normalised_text
 from trl_vade.rewards.quantities import read_quantity
 from trl_vade.rewards.verifiers import infer_type, judge
-from trl_vade.rewards.words import normalised_text
 
 from .question_text import asked_kind, split_question
 from .solutions import asks_number, asks_yes_no, question_sentence, read_solution, sentences, value_of

@@ -206,7 +206,6 @@ REASONS = [
     (r"sbatch .*", "needs Slurm; tests/scripts/test_slurm.py runs the file against stand-ins"),
     (r"(\w+=\S+ )*vllm serve .*", "needs vLLM and a GPU; tests/engines starts a server on a CPU"),
     (r"python -m tests\.docs\.reference", "writes into docs/; test_reference.py compares"),
-    (r"python -m tests\.support\.verifier_table", "prints a table; tests/rewards tries each of its cases"),
     (r"zensical build .*", "test_site.py builds"),
 ]
 

@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from tests.support.marks import slow
 from tests.support.verifier_cases import CASES, FORMAT_CASES, INFERENCE_CASES, LISTED
 from trl_vade.rewards.expression_worker import CPU_SECONDS
-from trl_vade.rewards.functions import has_form
+from trl_vade.rewards.functions import format_reward
 from trl_vade.rewards.verifiers import ANSWER_TYPES, infer_type, judge
 
 MOST_SECONDS = 2.0
-
 
 # Each of these takes the worker to its limit, which is a second; the default run has a tower of powers.
 TO_THE_LIMIT = (
@@ -24,47 +23,33 @@ TO_THE_LIMIT = (
 )
 
 
-def name(case):
-    return f"{case.completion[:40]!r}-for-{case.answer[:20]!r}"
-
-
-@pytest.mark.parametrize(
-    ("kind", "case"),
-    [
-        (slow if kind == "expression" and case.completion.startswith(TO_THE_LIMIT) else pytest.param)(kind, case)
-        for kind, case in CASES
-    ],
-    ids=[f"{kind}-{name(case)}" for kind, case in CASES],
-)
-def test_the_verdict_is_the_one_worked_out_by_hand(kind, case):
+@pytest.mark.parametrize("to_the_limit", [False, slow(True)])
+def test_the_verdict_is_the_one_worked_out_by_hand(to_the_limit):
     """And within two seconds, here of the processor, of which another process on the machine takes none."""
-    start = time.process_time()
-    assert judge(case.completion, case.answer, kind, case.choices, relaxed=case.relaxed) == case.verdict, case.why
-    # What the worker takes is bounded by the kernel.
-    assert time.process_time() - start + CPU_SECONDS < MOST_SECONDS
+    wrong = []
+    for kind, case in CASES:
+        if (kind == "expression" and case.completion.startswith(TO_THE_LIMIT)) == to_the_limit:
+            start = time.process_time()
+            verdict = judge(case.completion, case.answer, kind, case.choices, relaxed=case.relaxed)
+            seconds = time.process_time() - start + CPU_SECONDS  # what the worker takes is bounded by the kernel
+            if verdict != case.verdict or seconds > MOST_SECONDS:
+                wrong.append((kind, case.completion[:80], *case[1:], verdict, seconds))
+    assert wrong == []
 
 
-@pytest.mark.parametrize(("completion", "reward"), FORMAT_CASES, ids=[repr(text[:40]) for text, _ in FORMAT_CASES])
-def test_the_form_is_judged_as_by_hand(completion, reward):
-    assert float(has_form(completion)) == reward
-
-
-@pytest.mark.parametrize(("answer", "choices", "kind"), INFERENCE_CASES)
-def test_the_type_of_a_reference_is_inferred(answer, choices, kind):
-    assert infer_type(answer, choices) == kind
+def test_form_and_type_are_told_as_by_hand():
+    assert [text[:40] for text, reward in FORMAT_CASES if format_reward([text]) != [reward]] == []
+    assert [case for case in INFERENCE_CASES if infer_type(*case[:2]) != case[2]] == []
 
 
 def test_the_table_is_as_large_as_it_says():
-    assert len(CASES) == len({(kind, *case[:5]) for kind, case in LISTED}) >= 730  # no case has two verdicts
+    assert len(CASES) == len({(kind, *case) for kind, case in LISTED}) >= 750  # no case has two verdicts
     assert {kind for kind, _ in CASES} == set(ANSWER_TYPES)
 
 
 REFERENCES = [
-    ("choice", "B", ["London", "Paris", "3"]),
-    ("choice", "B", None),
-    ("number", "42.5 cm", None),
-    ("text", "Yes", None),
-    ("expression", r"2\sqrt{3}", None),
+    *(("choice", "B", ["London", "Paris", "3"]), ("choice", "B", None), ("number", "42.5 cm", None)),
+    *(("text", "Yes", None), ("expression", r"2\sqrt{3}", None)),
 ]
 PIECES = [
     "<answer>",
@@ -126,90 +111,52 @@ def test_no_letter_and_no_digit_of_any_script_raises_or_is_another_one():
             assert judge(f"<answer>{character}</answer>", "4", "number") == float(is_four), character
 
 
-@pytest.mark.parametrize(
-    ("reference", "right", "wrong"),
-    [
-        ("#### 72", "72", "4"),
-        ("48 + 24 = 72\n#### 72", "72", "24"),
-        ("<answer>5</answer>", "5 cm", "6"),
-        (r"\boxed{2\sqrt{7}}", r"\sqrt{28}", r"7\sqrt{2}"),
-        ("$18$", "18", "81"),
-        ("The answer is 9.", "9", "8"),
-        ("**Paris**", "Paris", "Rome"),
-    ],
-)
-def test_a_reference_is_taken_out_of_its_usual_dress(reference, right, wrong):
-    assert judge(f"<answer>{right}</answer>", reference) == 1.0
-    assert judge(f"<answer>{wrong}</answer>", reference) == 0.0
+INFERRED = [  # a reference without a type, what is right, and what is wrong
+    *(("#### 72", ["72"], ["4"]), ("48 + 24 = 72\n#### 72", ["72"], ["24"]), ("<answer>5</answer>", ["5 cm"], ["6"])),
+    *(
+        (r"\boxed{2\sqrt{7}}", [r"\sqrt{28}"], [r"7\sqrt{2}"]),
+        ("$18$", ["18"], ["81"]),
+        ("**Paris**", ["Paris"], ["Rome"]),
+    ),
+    ("The answer is 9.", ["9"], ["8"]),
+    (
+        "12\u03c0 cm",
+        [r"12\pi cm", r"12\pi", "12\u03c0", "C = 12\u03c0"],
+        ["12", r"6\pi", "12\u03c0 m", "12\u03c0 cm\u00b2"],
+    ),
+    (r"24\sqrt{3} cm^2", [r"24\sqrt{3}", "24\u221a3 cm\u00b2"], [r"24\sqrt{2}", "24\u221a3 cm", "24"]),
+    (r"12\pi", ["12\u03c0 cm\u00b2", r"12\pi \text{ cm}^2", "12\u03c0 square units"], ["12", "37.7", r"12\pi + 1"]),
+    ("x^2-1", ["x\u00b2 \u2212 1", "(x-1)(x+1)", "y = x^2 - 1"], ["x^2+1", "x^2-1 or x^2+1", "x^2-1=0"]),
+    (r"2\sqrt{3}", [r"2\sqrt{3} \approx 3.46", "2sqrt3"], ["3.46", r"\pm 2\sqrt{3}", r"2\sqrt{3} or 3"]),
+]
 
 
-@pytest.mark.parametrize(
-    ("reference", "right", "wrong"),
-    [
-        (
-            "12\u03c0 cm",
-            [r"12\pi cm", r"12\pi", "12\u03c0", "C = 12\u03c0"],
-            ["12", r"6\pi", "12\u03c0 m", "12\u03c0 cm\u00b2"],
-        ),
-        (r"24\sqrt{3} cm^2", [r"24\sqrt{3}", "24\u221a3 cm\u00b2"], [r"24\sqrt{2}", "24\u221a3 cm", "24"]),
-        (
-            r"12\pi",
-            ["12\u03c0 cm\u00b2", r"12\pi \text{ cm}^2", "12\u03c0 square units"],
-            ["12", "37.7", r"12\pi + 1"],
-        ),
-        ("x^2-1", ["x\u00b2 \u2212 1", "(x-1)(x+1)", "y = x^2 - 1"], ["x^2+1", "x^2-1 or x^2+1", "x^2-1=0"]),
-        (r"2\sqrt{3}", [r"2\sqrt{3} \approx 3.46", "2sqrt3"], ["3.46", r"\pm 2\sqrt{3}", r"2\sqrt{3} or 3"]),
-    ],
-)
-def test_expressions_may_have_a_unit_and_a_name(reference, right, wrong):
-    assert [judge(f"<answer>{text}</answer>", reference) for text in right] == [1.0] * len(right)
-    assert [judge(f"<answer>{text}</answer>", reference) for text in wrong] == [0.0] * len(wrong)
+def test_a_reference_without_a_type_is_read_in_its_dress_and_met_in_any_usual_spelling():
+    judged = [(right, 1.0, reference) for reference, rights, _ in INFERRED for right in rights]
+    judged += [(wrong, 0.0, reference) for reference, _, wrongs in INFERRED for wrong in wrongs]
+    assert [case for case in judged if judge(f"<answer>{case[0]}</answer>", case[2]) != case[1]] == []
 
 
-def test_an_expression_that_cannot_be_read_is_no_trial():
-    for reference in ("???", "2x+1=", "(("):
-        assert judge(f"<answer>{reference}</answer>", reference, "expression") is None
-        assert judge("<answer>5</answer>", reference, "expression") is None
+def test_a_reference_that_cannot_be_read_is_no_trial():
+    for reference, kind in (("???", "expression"), ("2x+1=", "expression"), ("((", "expression"), ("?", "text")):
+        assert judge(f"<answer>{reference}</answer>", reference, kind) is None
+        assert judge("<answer>5</answer>", reference, kind) is None
 
 
-@pytest.mark.parametrize(
-    ("sentence", "answer"),
-    [
-        *(("There are no objects left.", "0"), ("Brazil has the highest value.", "Brazil")),
-        *(
-            ("The area is 17.", "17"),
-            ("The planet is Mercury.", "Mercury"),
-            ("Yes, it is.", "Yes"),
-            ("It's red.", "red"),
-        ),
-        *(("Mercury is the planet closest to the sun.", "Mercury"), ("There are 17 apples in total.", "17")),
-        *(
-            ("The point is (3, 4).", "(3, 4)"),
-            ("The answer should be B.", "B"),
-            (r"So the length is $2\sqrt{3}$.", r"2\sqrt{3}"),
-        ),
-    ],
-)
-def test_a_sentence_in_the_tag_is_read_as_outside_of_it(sentence, answer):
-    assert judge(f"<answer>{sentence}</answer>", answer) == judge(sentence, answer) == 1.0
-    for doubt in ("It is not so: ", "Maybe ", "If so, "):
-        assert judge(f"<answer>{doubt}{sentence}</answer>", answer) == 0.0
+SENTENCES = [
+    *(("There are no objects left.", "0"), ("Brazil has the highest value.", "Brazil"), ("The area is 17.", "17")),
+    *(("The planet is Mercury.", "Mercury"), ("Yes, it is.", "Yes"), ("It's red.", "red")),
+    *(("Mercury is the planet closest to the sun.", "Mercury"), ("There are 17 apples in total.", "17")),
+    *(("The point is (3, 4).", "(3, 4)"), ("The answer should be B.", "B")),
+    (r"So the length is $2\sqrt{3}$.", r"2\sqrt{3}"),
+]
 
 
-@pytest.mark.parametrize(
-    ("answer", "reference"),
-    [
-        ("3:45 PM", "3:45 P.M."),
-        ("18\u201329", "18-29"),
-        ("3 : 4", "3:4"),
-        ("US", "U.S."),
-        ("2010", "in 2010"),
-        ("H\u2082O", "H2O"),
-    ],
-)
-def test_texts_are_the_same_in_any_usual_spelling(answer, reference):
-    assert judge(f"<answer>{answer}</answer>", reference, "text") == 1.0
-    assert judge(f"<answer>{reference}</answer>", answer, "text") == 1.0
+def test_a_sentence_in_the_tag_is_read_as_outside_of_it():
+    for sentence, answer in SENTENCES:
+        assert judge(f"<answer>{sentence}</answer>", answer) == judge(sentence, answer) == 1.0, sentence
+        for doubt in ("It is not so: ", "Maybe ", "If so, "):
+            assert judge(f"<answer>{doubt}{sentence}</answer>", answer) == 0.0, doubt + sentence
 
 
 WRAPPERS = [
@@ -219,15 +166,15 @@ WRAPPERS = [
     r"\boxed{{{}}}",
     "<answer>There are {} birds.</answer>",
     "**{}**",
-    "It costs ${}.",
+    "{}%",
 ]
 WRAPPERS += [
+    "It costs ${}.",
     "Answer: {} cm",
     "{} or 5",
     "not {}",
     "<answer>{}</answer>",
-    "The answer is {}.\nI hope that this helps!",
-    "{}%",
+    "The answer is {}.\nI hope so!",
 ]
 
 
@@ -239,23 +186,15 @@ def test_a_wrong_number_is_right_in_no_wrapper(given_, reference, wrapper):
         assert judge(wrapper.format(given_), reference) == 0.0
 
 
-@given(st.text(max_size=60), st.text(max_size=20))
-def test_any_reference_is_judged_or_no_trial(text, reference):
-    kind = infer_type(reference)
-    if kind != "expression":  # the worker has its own tests
-        assert judge(text, reference) in (0.0, 1.0, None)
-        assert judge(text, reference, kind, ["a", reference, text]) in (0.0, 1.0, None)
-
-
-def test_a_reference_without_a_word_is_no_trial():
-    assert judge("<answer>!</answer>", "?", "text") is None
-
-
-@given(st.text(max_size=80), st.sampled_from(REFERENCES[:4]))
-def test_any_text_has_a_verdict(text, reference):
+@given(st.text(max_size=80), st.text(max_size=20), st.sampled_from(REFERENCES[:4]))
+def test_any_text_has_a_verdict_and_any_reference_is_judged_or_no_trial(text, other, reference):
     kind, answer, choices = reference
     assert judge(text, answer, kind, choices) in (0.0, 1.0)
     assert judge("42", text, kind, choices) in (0.0, 1.0, None)
+    kind = infer_type(other)
+    if kind != "expression":  # the worker has its own tests
+        assert judge(text, other) in (0.0, 1.0, None)
+        assert judge(text, other, kind, ["a", other, text]) in (0.0, 1.0, None)
 
 
 @given(st.integers(-(10**12), 10**12), st.integers(-(10**12), 10**12))

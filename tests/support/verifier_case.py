@@ -1,6 +1,6 @@
-"""One case for the verifiers."""
+"""One case for the verifiers, and several with one reference and one verdict."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Case(NamedTuple):
@@ -9,4 +9,19 @@ class Case(NamedTuple):
     verdict: float | None  # 1.0 right, 0.0 wrong, None: the row is not counted
     choices: tuple[str, ...] | None = None
     relaxed: bool = False
-    why: str = ""  # where it is not plain
+
+
+def right(answer: str, *completions: str, **how: Any) -> list[Case]:
+    return [Case(completion, answer, 1.0, **how) for completion in completions]
+
+
+def wrong(answer: str, *completions: str, **how: Any) -> list[Case]:
+    return [Case(completion, answer, 0.0, **how) for completion in completions]
+
+
+def unscored(answer: str, *completions: str, **how: Any) -> list[Case]:
+    return [Case(completion, answer, None, **how) for completion in completions]
+
+
+def tagged(*answers: str) -> list[str]:
+    return [f"<answer>{answer}</answer>" for answer in answers]

@@ -14,11 +14,10 @@ from transformers import (
     Qwen2_5_VLProcessor,
 )
 
-from tests.support.refusals import refused
-from trl_vade.testbed import build_dataset, load_testbed_model, measure, measure_pass_rates
+from trl_vade.testbed import __main__ as testbed
+from trl_vade.testbed import build_dataset, load_testbed_model
 from trl_vade.testbed import pretrained as pretrained_module
 from trl_vade.testbed.dataset import iter_scenes
-from trl_vade.testbed.measure import pass_rate_report
 from trl_vade.testbed.model import build_model
 from trl_vade.testbed.processor import SPECIAL_TOKENS, build_processor
 from trl_vade.testbed.sft import IGNORED, SFTSettings, encode_batch, finetune
@@ -176,36 +175,20 @@ def test_fine_tuning_learns(processor):
 def test_a_cached_model_is_not_built_twice(directory, monkeypatch):
     monkeypatch.setattr(pretrained_module, "finetune", lambda *_, **__: pytest.fail("built a second time"))
     assert load_testbed_model(cache_dir=directory.parent, settings=SHORT, progress=False) == directory
-    with refused(ValueError, ["seed", "-1"], ["0"]):
-        load_testbed_model(seed=-1, cache_dir=directory.parent, settings=SHORT)
 
 
-def test_pass_rates_come_in_eighths_repeat_and_leave_the_random_state_alone(model, processor, rows, monkeypatch):
-    state = torch.random.get_rng_state()
+def test_pass_rates_come_in_eighths_and_repeat(model, processor, rows, monkeypatch):
     # A reward that any text has a chance of: four training steps do not teach the tags.
-    count = {"calls": 0}
-
-    def reward(completions, answer):
-        count["calls"] += 1
-        return [float(len(text) % 2) for text in completions]
-
-    monkeypatch.setattr(measure, "exact_answer_reward", reward)
-    monkeypatch.setattr(measure, "BATCH_SIZE", 5)
-    first, again = (measure_pass_rates(model, processor, rows, 8) for _ in range(2))
+    monkeypatch.setattr(testbed, "exact_answer_reward", lambda said, answers: [float(len(one) % 2) for one in said])
+    monkeypatch.setattr(testbed, "BATCH_SIZE", 5)
+    first, again = (testbed.pass_rates(model, processor, rows) for _ in range(2))
     assert first.shape == (12,)
-    assert count["calls"] == 6
     assert np.array_equal(first, again)
     assert np.array_equal(first * 8, np.round(first * 8))
     assert first.std() > 0
-    assert torch.equal(state, torch.random.get_rng_state())
 
 
 def test_the_report_counts_right_wrong_and_mixed_groups(rows):
-    report = pass_rate_report(np.array([1.0, 0.0, 0.0, 0.5] + [1.0] * 8), rows)
+    report = testbed.report(np.array([1.0, 0.0, 0.0, 0.5] + [1.0] * 8), rows)
     assert "12 rows, mean pass rate 0.792" in report
     assert "all right 75.0%, all wrong 16.7%, mixed 8.3%" in report
-
-
-def test_importing_the_testbed_loads_no_torch():
-    code = "import sys, trl_vade.testbed; assert 'torch' not in sys.modules and 'datasets' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)

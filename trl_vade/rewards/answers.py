@@ -38,9 +38,7 @@ _DOUBT = _any_case(
 HEDGE = _any_case(
     rf"{_DOUBT.pattern}|\b(?:not|no|never|cannot|can't|without|wrong|incorrect|false)\b|n't\b|\\lor\b|\\vee\b|不"
 )
-_ANEW = _any_case(
-    r"\b(?:wait|hmm|actually|sorry|correction|mistake)\b|(?:^|(?<=[.!?] ))(?:no|however|but|let me)\b",
-)
+_ANEW = _any_case(r"\b(?:wait|hmm|actually|sorry|correction|mistake)\b|(?:^|(?<=[.!?] ))(?:no|however|but|let me)\b")
 _RETRACTION = _any_case(rf"{HEDGE.pattern}|\b(?:wait|actually|however|but|mistake|sorry|correction)\b")
 _EXPLAINED = _any_case(r"\W*(?:explanation|reason(?:ing)?|because|justification|rationale|note)\b")
 _CONCLUDED = _any_case(rf"\W*(?:{_HENCE})\b[^?]*(?:\d|\b(?:it|this|that)(?: is|'s)\b)")
@@ -77,17 +75,17 @@ def find_answer(completion: str) -> list[str]:
         content = _stated_line(text) if tagged is None else text
     if len(content) > LONGEST_ANSWER:
         return []
-    readings = [undecorated(_LEAD.sub("", undecorated(part), count=1)) for part in _parts(content)]
-    return [reading for reading in dict.fromkeys(readings) if reading and not reading.endswith("?")]
+    readings = dict.fromkeys(map(_without_lead, _parts(content)))
+    return [reading for reading in readings if reading and not reading.endswith("?")]
 
 
 def reference_in(text: str) -> str:
     """Return a reference without the dress of its data set: `<answer>5</answer>`, `#### 5`, "The answer is 5."."""
     text = text.rpartition("####")[2]
-    tagged = _in_tags(text)
-    text = text if tagged is None else tagged
-    boxed = _unboxed(text)
-    return undecorated(_LEAD.sub("", undecorated(text if boxed is None else boxed), count=1))
+    for inside in (_in_tags, _unboxed):
+        content = inside(text)
+        text = text if content is None else content
+    return _without_lead(text)
 
 
 def tagged_answer(completion: str) -> str:
@@ -95,6 +93,10 @@ def tagged_answer(completion: str) -> str:
     text = _after_thinking(completion)
     tagged = _in_tags(text)
     return text if tagged is None else tagged.strip()
+
+
+def _without_lead(text: str) -> str:
+    return undecorated(_LEAD.sub("", undecorated(text), count=1))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -157,8 +159,7 @@ def _stated_line(text: str) -> str:
     return lines[min(stated + 1, len(lines) - 1)] if _STATED_ALONE.search(lines[stated]) else lines[stated]
 
 
-def _listed(line: str, other: str) -> bool:
-    """Return whether two lines are of a list: `A. oak`, or `Paris is the capital of ...` for each choice."""
+def _listed(line: str, other: str) -> bool:  # `A. oak`, or `Paris is the capital of ...` for each choice
     words, others = line.split(), other.split()
     alike = len(words) > 3 and words[0] != others[0] and words[1:4] == others[1:4]
     return alike or bool(_LISTED.match(line) and _LISTED.match(other))

@@ -1,10 +1,13 @@
 r"""The value of a formula of roots, pi, powers, fractions and letters, in float arithmetic.
 
-Nothing is executed or compiled, and nothing takes long: a parser of five operations works on floats.
+Nothing is executed or compiled: Python's parser reads the tokens, and five operations work on floats.
 """
 
+import ast
 import math
+import operator
 import re
+from collections.abc import Callable
 
 LONGEST = 200  # tokens
 
@@ -23,11 +26,13 @@ _SPELLINGS = [
     (re.compile(r"√|\\sqrt"), "sqrt"),
     (re.compile(r"(?<![\d,])(\d{1,3}(?:,\d{3})+)(?![\d,])"), lambda m: m[1].replace(",", "")),
     (re.compile(r"\*\*"), "^"),
-    (re.compile(r"\{"), "("),
-    (re.compile(r"\}"), ")"),
 ]
 _TOKEN = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+|sqrt|pi|[^\W\d_]|[-+*/^()])")
+_NUMBER = re.compile(r"[\d.]+")
 _WORD = re.compile(r"[a-zA-Z]{3}|(?<![a-zA-Z])(?:ln|or|to|is|in|at|of|by)(?![a-zA-Z])")
+_OPERATIONS: dict[type[ast.AST], Callable[..., float]] = {ast.Add: operator.add, ast.Sub: operator.sub}
+_OPERATIONS |= {ast.Mult: operator.mul, ast.Div: operator.truediv, ast.Pow: operator.pow}
+_OPERATIONS |= {ast.UAdd: operator.pos, ast.USub: operator.neg}
 
 
 def value_of(formula: str) -> tuple[float, bool] | None:
@@ -39,12 +44,12 @@ def value_of(formula: str) -> tuple[float, bool] | None:
     tokens = _tokens(formula)
     if not 0 < len(tokens) <= LONGEST:
         return None
-    left = [*tokens, ""]
+    written = [repr(float(token)) if _NUMBER.fullmatch(token) else token.replace("^", "**") for token in tokens]
     try:
-        value = _sum(left)
-    except (ValueError, ArithmeticError, RecursionError):
+        value = _value(ast.parse(" ".join(written), mode="eval").body)
+    except (SyntaxError, ValueError, ArithmeticError, TypeError, RecursionError, MemoryError):
         return None
-    if left != [""] or not isinstance(value, float) or not math.isfinite(value):  # a root may be a complex number
+    if not isinstance(value, float) or not math.isfinite(value):  # a root may be a complex number
         return None
     return value, not any(token.isalpha() and token not in ("sqrt", "pi") for token in tokens)
 
@@ -59,6 +64,7 @@ def _tokens(formula: str) -> list[str]:
             break
     for pattern, replacement in _SPELLINGS:
         formula = pattern.sub(replacement, formula)
+    formula = formula.replace("{", "(").replace("}", ")")
     found = _TOKEN.findall(formula)
     if _WORD.search(re.sub("sqrt|pi", " ", formula)) or "".join(found) != "".join(formula.split()):
         return []
@@ -73,43 +79,18 @@ def _tokens(formula: str) -> list[str]:
     return tokens
 
 
-def _sum(tokens: list[str]) -> float:
-    found = _product(tokens)
-    while tokens[0] in ("+", "-"):
-        found += (1.0 if tokens.pop(0) == "+" else -1.0) * _product(tokens)
-    return found
-
-
-def _product(tokens: list[str]) -> float:
-    found = _signed(tokens)
-    while tokens[0] in ("*", "/"):
-        found = found * _signed(tokens) if tokens.pop(0) == "*" else found / _signed(tokens)
-    return found
-
-
-def _signed(tokens: list[str]) -> float:
-    if tokens[0] in ("+", "-"):
-        return (1.0 if tokens.pop(0) == "+" else -1.0) * _signed(tokens)
-    base = _atom(tokens)
-    if tokens[0] != "^":
-        return base
-    tokens.pop(0)
-    power: float = base ** _signed(tokens)
-    return power
-
-
-def _atom(tokens: list[str]) -> float:
-    token = tokens.pop(0)
-    if token == "(":
-        found = _sum(tokens)
-        if tokens.pop(0) == ")":
-            return found
-    elif token == "sqrt" and tokens[0] == "(":
-        return math.sqrt(_atom(tokens))
-    elif token == "pi":
-        return math.pi
-    elif len(token) == 1 and token.isalpha():
-        return 1.1 + ord(token) * 0.6180339887 % 1.0
-    elif token[:1].isdigit() or token[:1] == ".":
-        return float(token)
+def _value(node: ast.expr) -> float:
+    match node:
+        case ast.Constant(value=float(number)):
+            return number
+        case ast.Name(id="pi"):
+            return math.pi
+        case ast.Name(id=letter):
+            return 1.1 + ord(letter) * 0.6180339887 % 1.0
+        case ast.Call(args=[inside]):
+            return math.sqrt(_value(inside))
+        case ast.UnaryOp(op=sign, operand=inside):
+            return _OPERATIONS[type(sign)](_value(inside))
+        case ast.BinOp(left=left, op=sign, right=right):
+            return _OPERATIONS[type(sign)](_value(left), _value(right))
     raise ValueError("no formula")

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from .answers import HEDGE, SAYS, undecorated
-from .notation import plain
-from .quantities import Quantity, equal, read_closed
-from .sentences import only_number
-from .words import same_text
+from .notation import plain, same_text
+from .quantities import Quantity, equal, only_number, read_closed
 
 # ASCII keeps the Turkish dotted I, which is no letter of a choice, out of [a-z] in any case.
 _LETTER = re.compile(r"(?:(?:option|choice)\s+)?[(\[{]?\s*([a-z])\s*[)\]}]?\s*[.:)]?", re.IGNORECASE | re.ASCII)
@@ -18,9 +16,8 @@ _LABEL = re.compile(  # a letter in front of the rest; a and I may be words
     r"(?:[(\[{]\s*([A-Za-z])\s*[)\]}]|([B-HJ-Z])(?![\w']|\s*[=<>+*/^])|([a-zA-Z])(?:(?=\s*[.:),;(]|\s+-|\s*$)|(?=\s+is\b)))",
     re.ASCII,
 )
-_DENIED = (
-    r"\W{0,3}(?:(?:(?:is|was)\s+)?(?:not|wrong|incorrect|false)|isn't|is\s+an?)\b"  # `A is a predator` is no choice
-)
+# `A is a predator` is no choice
+_DENIED = r"\W{0,3}(?:(?:(?:is|was)\s+)?(?:not|wrong|incorrect|false)|isn't|is\s+an?)\b"
 _OPTION = re.compile(  # `option B`, `the answer is B`
     rf"\b(?i:(?:option|choice|answer|letter)(?:\s+{SAYS})?)\W{{1,3}}([A-Z])(?![\w'])(?!(?i:{_DENIED}))", re.ASCII
 )
@@ -28,11 +25,9 @@ _BRACKETED = re.compile(r"[(\[]\s*([A-Za-z])\s*[)\]]", re.ASCII)
 _LONE = re.compile(r"(?<![\w'])([B-HJ-Z]|[AI](?=\W*$|\s*[.:),;/|&(\-]|\s+(?:or|and)\b|\s+[A-Z]\b))(?![\w'])", re.ASCII)
 _GONE = " \ufffc "  # stands where the text of a choice was
 _SUBJECT = re.compile(rf"(?:^|[,:]|\bthe\b)\s*{_GONE.strip()}\s+(?:is|are|was|were|has|have)\b", re.IGNORECASE)
-_NO_OBJECT = r"\bof|\bthan|\bfrom|\blike|\bnear|close to|next to|similar to|\bon|\bwith|\bby|\bthe|\ba|\ban|\s"
-_OBJECT = re.compile(
-    "".join(f"(?<!{word})" for word in _NO_OBJECT.split("|"))
-    + rf"(?: the| an?)?\s*{_GONE.strip()}\s*(?:each other)?[\s.!]*$"
-)
+_BEFORE = r"\bof|\bthan|\bfrom|\blike|\bnear|close to|next to|similar to|\bon|\bwith|\bby|\bthe|\ba|\ban|\s"
+_NO_OBJECT = "".join(f"(?<!{word})" for word in _BEFORE.split("|"))
+_OBJECT = re.compile(rf"{_NO_OBJECT}(?: the| an?)?\s*{_GONE.strip()}\s*(?:each other)?[\s.!]*$")
 _DECORATION = re.compile(r"\*+|[$`]|\\[()]|\\(?:text|textbf|mathrm|mathbf|bold)\s*\{([^{}]*)\}")
 
 
@@ -74,11 +69,9 @@ def exactly(text: str, choices: Sequence[str]) -> int | None:
     letter = _LETTER.fullmatch(_DECORATION.sub(r"\1", text).strip())
     if letter and _index(letter[1]) < (len(choices) or 26):
         return _index(letter[1])
-    same = (
-        [index for index, choice in enumerate(choices) if same_text(text, choice) or same_text(choice, text)]
-        or _of_value(read_closed(text), choices)
-        or [index for index, choice in enumerate(choices) if _tight(text) == _tight(choice)]
-    )
+    same = [index for index, choice in enumerate(choices) if same_text(text, choice) or same_text(choice, text)]
+    same = same or _of_value(read_closed(text), choices)
+    same = same or [index for index, choice in enumerate(choices) if _tight(text) == _tight(choice)]
     return same[0] if len(same) == 1 else None
 
 

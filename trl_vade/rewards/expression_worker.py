@@ -18,20 +18,18 @@ from typing import Any
 CPU_SECONDS = 1.0
 MEMORY_BYTES = 2 << 30  # beyond what the process takes at its start
 
-_FUNCTIONS = re.compile(r"(?<![\\A-Za-z])(sin|cos|tan|cot|sec|csc|log|ln|exp|arcsin|arccos|arctan)(?![A-Za-z])")
+_NAMES = re.compile(r"(?<![\\A-Za-z])(pi|sin|cos|tan|cot|sec|csc|log|ln|exp|arcsin|arccos|arctan)(?![A-Za-z])")
 _SYMBOLS = {"π": r"\pi ", "×": r"\times ", "·": r"\cdot ", "÷": r"\div ", "−": "-", "°": r"^\circ ", "∞": r"\infty "}
 _SYMBOLS |= {"≤": r"\le ", "≥": r"\ge ", "**": "^", "α": r"\alpha ", "β": r"\beta ", "θ": r"\theta ", "∪": r"\cup "}
 
 
 def as_latex(text: str) -> str:
     r"""Return plain notation such as `2*sqrt(3)`, `2√3` and `pi/2` as the parser's LaTeX."""
-    text = re.sub(r"(?<![\\A-Za-z])sqrt\s*\(([^()]*)\)", r"\\sqrt{\1}", text)
-    text = re.sub(r"√\s*\(([^()]*)\)", r"\\sqrt{\1}", text)
+    text = re.sub(r"(?:(?<![\\A-Za-z])sqrt|√)\s*\(([^()]*)\)", r"\\sqrt{\1}", text)
     text = re.sub(r"√\s*(\d+|[A-Za-z])", r"\\sqrt{\1}", text)
     for symbol, latex in _SYMBOLS.items():
         text = text.replace(symbol, latex)
-    text = re.sub(r"(?<![\\A-Za-z])pi(?![A-Za-z])", r"\\pi ", text)
-    return _FUNCTIONS.sub(r"\\\1", text)
+    return _NAMES.sub(r"\\\1", text)
 
 
 @functools.lru_cache(maxsize=1024)  # a group has one reference
@@ -53,11 +51,8 @@ def are_equal(reference: str, answer: str) -> bool | None:
     """Return whether math-verify finds both equal, or None if it cannot read the reference."""
     from math_verify import verify
 
-    expected = read(reference)
-    if not expected:
-        return None
-    given = read(answer)
-    return bool(given and verify(expected, given, timeout_seconds=None))
+    expected, given = read(reference), read(answer)
+    return bool(given and verify(expected, given, timeout_seconds=None)) if expected else None
 
 
 def guarded(pair: list[str]) -> bool | None:

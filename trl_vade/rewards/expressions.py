@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 from trl_vade.errors import ConfigurationError, abbreviated
 
@@ -18,9 +19,7 @@ from . import expression_worker
 
 logger = logging.getLogger(__name__)
 
-WORKERS = 4
-"""The most processes of one training process. Each takes about 100 MB, and a machine may have eight trainings."""
-
+WORKERS = 4  # of one training process; each takes about 100 MB, and a machine may have eight trainings
 START_SECONDS, ANSWER_SECONDS = 300.0, 30.0  # of the clock on the wall; a busy machine needs far less
 INSTALL = 'pip install "trl-vade[rewards]"'
 
@@ -30,17 +29,16 @@ class Worker:
 
     def __init__(self) -> None:
         require_math_verify()
-        self.late = False
         self.process = subprocess.Popen(  # -P: no file of the working directory stands for a module
             [sys.executable, "-P", expression_worker.__file__], stdin=-1, stdout=-1, text=True, encoding="utf-8"
         )
-        started = self._line(START_SECONDS)
-        if started.strip() != "ready":
+        started = self._line(START_SECONDS).strip()
+        if started != "ready":
             self.end()
             raise ConfigurationError(
                 "The process that compares expressions (trl_vade/rewards/expression_worker.py) did not start: "
-                f"{started.strip() or 'its output is above'}. Reinstall math-verify with {INSTALL} --force-reinstall, "
-                "or give the process more memory."
+                f"{started or 'its output is above'}. Reinstall math-verify with {INSTALL} --force-reinstall, or give "
+                "the process more memory."
             )
 
     def ask(self, question: str) -> str:
@@ -52,28 +50,18 @@ class Worker:
         return ""
 
     def _line(self, seconds: float) -> str:
-        clock = threading.Timer(seconds, self._stop)
+        clock, start = threading.Timer(seconds, self.process.kill), time.monotonic()
         clock.start()
         try:
             return self.process.stdout.readline()
         finally:
             clock.cancel()
-
-    def _stop(self) -> None:
-        self.late = True
-        self.process.kill()
+            self.late = time.monotonic() - start >= seconds
 
     def end(self) -> None:
         """End the process and wait for it."""
         self.process.kill()
-        self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            with contextlib.suppress(BrokenPipeError):  # from unflushed data
-                pipe.close()
-
-    def reached_a_limit(self) -> bool:
-        """Return whether an ended process was ended by its limits, and not by something else."""
-        return self.late or self.process.wait() == -getattr(signal, "SIGPROF", 0)
+        self.process.communicate()  # also closes its pipes
 
 
 class ExpressionJudge:
@@ -84,10 +72,7 @@ class ExpressionJudge:
         self._forget()
 
     def are_equal(self, reference: str, answer: str) -> bool | None:
-        """Return whether both are mathematically equal; False if the limits end the comparison.
-
-        Returns:
-            The verdict, or None if math-verify cannot read the reference.
+        """Return whether both are equal: False if the limits end it, None if the reference cannot be read.
 
         Raises:
             ConfigurationError: math-verify is not installed, or its process cannot be started.
@@ -107,20 +92,16 @@ class ExpressionJudge:
                     self._idle.append(worker) if line else worker.end()
                 if line:
                     return json.loads(line)
-                if worker.reached_a_limit():
-                    return self._note_end(answer)
+                if worker.late or worker.process.returncode == -getattr(signal, "SIGPROF", 0):
+                    self.ended += 1
+                    if self.ended & (self.ended - 1) == 0:  # the 1st, 2nd, 4th, 8th, ...
+                        late = f"{self.ended} answers took too long to compare"
+                        logger.warning(f"{late} and count as wrong, such as {abbreviated(answer)}.")
+                    return False
         raise RuntimeError(
             "trl_vade/rewards/expression_worker.py was killed twice during one comparison, by something other than "
             f"its own limits. Its output is above. Is memory left? The pair: {question}"
         )
-
-    def _note_end(self, answer: str) -> bool:
-        self.ended += 1
-        if self.ended & (self.ended - 1) == 0:  # the 1st, 2nd, 4th, 8th, ...
-            logger.warning(
-                f"{self.ended} answers took too long to compare and count as wrong, such as {abbreviated(answer)}."
-            )
-        return False
 
     def close(self) -> None:
         """End the idle processes, unless they belong to the parent of a fork."""
@@ -134,7 +115,7 @@ class ExpressionJudge:
 
 
 def has_math_verify() -> bool:
-    """Return whether math-verify is installed."""
+    """Return whether it is installed."""
     return importlib.util.find_spec("math_verify") is not None
 
 

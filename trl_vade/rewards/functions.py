@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from trl_vade.errors import ConfigurationError, abbreviated
+from trl_vade.errors import abbreviated
 from trl_vade.files import packaged
 
 from .answers import find_answer
@@ -22,12 +22,11 @@ INSTRUCTION = """\
 Think about the question first, inside <think></think>. \
 Then give the final answer alone inside <answer></answer>."""
 
-RELAXED_SOURCES = ("ChartQA",)
-"""The values of the column `source` with numbers that count as right within 5 %, as in their benchmark."""
+RELAXED_SOURCES = ("ChartQA",)  # of the column `source`: numbers count as right within 5 %, as in their benchmark
 
 Completion = str | list[dict[str, Any]]
 
-_FORM = re.compile(r"\s*<think>(?P<thought>.*)</think>\s*<answer>(?P<answer>.*)</answer>\s*", re.DOTALL)
+_FORM = re.compile(r"\s*<think>\s*\S.*</think>\s*<answer>\s*\S.*</answer>\s*", re.DOTALL)
 _TAGS = ("<think>", "</think>", "<answer>", "</answer>")
 
 
@@ -42,8 +41,7 @@ def accuracy_reward(
 ) -> list[float | None]:
     r"""Return 1.0 for a right answer, 0.0 for a wrong one, and None if the row's reference cannot be read.
 
-    The answer is read from `<answer>`, `\boxed{}` or the last line, and compared by `verifiers.judge`. Completions
-    with None are not counted.
+    The answer is read from `<answer>`, `\boxed{}` or the last line, and compared by `verifiers.judge`.
 
     Args:
         completions: (B,) texts, or TRL's lists of messages.
@@ -52,85 +50,21 @@ def accuracy_reward(
         choices: (B,) texts of the choices.
         source: (B,) sources of the rows. Numbers from `RELAXED_SOURCES` are right within 5 %.
         log_extra: TRL's function that adds the answers read and the references to its table of completions.
-        **columns: all other columns of the data set, from TRL; ignored.
-
-    Returns:
-        (B,) rewards.
+        **columns: all other columns of the data set; ignored.
 
     Raises:
         ConfigurationError: a type is unknown, or an expression needs math-verify and it is not installed.
     """
-    names = [None] * len(completions) if source is None else source
-    relaxed = [name in RELAXED_SOURCES for name in names]
-    return _judged(completions, answer, answer_type, choices, relaxed, log_extra)
-
-
-def relaxed_accuracy_reward(
-    completions: list[Completion],
-    answer: list[str | None],
-    answer_type: list[str | None] | None = None,
-    choices: list[Sequence[str] | None] | None = None,
-    log_extra: Callable[[str, list[Any]], None] | None = None,
-    **columns: Any,
-) -> list[float | None]:
-    """Return `accuracy_reward` with numbers of all rows right within 5 %, as in ChartQA (arXiv 2203.10244)."""
-    return _judged(completions, answer, answer_type, choices, [True] * len(completions), log_extra)
-
-
-def format_reward(completions: list[Completion], **columns: Any) -> list[float]:
-    """Return 1.0 for `<think>...</think><answer>...</answer>` with each tag once and both parts filled, else 0.0.
-
-    Args:
-        completions: (B,) texts, or TRL's lists of messages.
-        **columns: the columns of the data set, from TRL; ignored.
-
-    Returns:
-        (B,) rewards.
-    """
-    return [float(has_form(text_of(completion))) for completion in completions]
-
-
-def has_form(text: str) -> bool:
-    """Return whether `text` is one thought and one answer, each in its tags."""
-    form = _FORM.fullmatch(text) if all(text.count(tag) == 1 for tag in _TAGS) else None
-    return form is not None and bool(form["thought"].strip()) and bool(form["answer"].strip())
-
-
-def text_of(completion: Completion) -> str:
-    """Return a completion as text: what the assistant says, without the turns of tools and users.
-
-    Raises:
-        ConfigurationError: `completion` is neither a text nor a list of messages.
-    """
-    if isinstance(completion, str):
-        return completion
-    if not isinstance(completion, list) or not all(isinstance(message, dict) for message in completion):
-        raise ConfigurationError(
-            f"A completion is {abbreviated(completion)}; it must be a text or a list of messages, such as "
-            "[{'role': 'assistant', 'content': 'B'}]."
-        )
-    said = [message for message in completion if message.get("role", "assistant") == "assistant"]
-    contents = [message.get("content") or "" for message in said]
-    parts = [[{"text": content}] if isinstance(content, str) else content for content in contents]
-    return "\n".join(part.get("text") or "" for message in parts for part in message)
-
-
-def _judged(
-    completions: list[Completion],
-    answers: list[str | None],
-    answer_types: list[str | None] | None,
-    choices: list[Sequence[str] | None] | None,
-    relaxed: list[bool],
-    log_extra: Callable[[str, list[Any]], None] | None,
-) -> list[float | None]:
     unknown = [None] * len(completions)
-    rows = zip(map(text_of, completions), answers, answer_types or unknown, choices or unknown, relaxed, strict=True)
+    texts = [text_of(completion) for completion in completions]
+    relaxed = [name in RELAXED_SOURCES for name in source or unknown]
+    rows = zip(texts, answer, answer_type or unknown, choices or unknown, relaxed, strict=True)
     with ThreadPoolExecutor(WORKERS) as threads:  # they wait for the processes that compare expressions
         rewards = list(threads.map(lambda row: judge(*row[:-1], relaxed=row[-1]), rows))
     if log_extra is not None:
-        log_extra("reference", list(answers))
-        log_extra("answer_read", [next(iter(find_answer(text_of(completion))), "") for completion in completions])
-    unread = sorted({abbreviated(answer) for answer, reward in zip(answers, rewards, strict=True) if reward is None})
+        log_extra("reference", list(answer))
+        log_extra("answer_read", [next(iter(find_answer(text)), "") for text in texts])
+    unread = sorted({abbreviated(one) for one, reward in zip(answer, rewards, strict=True) if reward is None})
     if unread:
         warnings.warn(  # Python shows it once
             f"{len(unread)} references of this batch do not fit their answer_type, such as {unread[0]}. Their rows "
@@ -138,6 +72,26 @@ def _judged(
             stacklevel=3,
         )
     return rewards
+
+
+def relaxed_accuracy_reward(completions: list[Completion], **columns: Any) -> list[float | None]:
+    """Return `accuracy_reward` with numbers of all rows right within 5 %, as in ChartQA (arXiv 2203.10244)."""
+    return accuracy_reward(completions, **{**columns, "source": [*RELAXED_SOURCES] * len(completions)})
+
+
+def format_reward(completions: list[Completion], **columns: Any) -> list[float]:
+    """Return 1.0 for `<think>...</think><answer>...</answer>` with each tag once and both parts filled, else 0.0."""
+    texts = [text_of(completion) for completion in completions]
+    return [float(all(text.count(tag) == 1 for tag in _TAGS) and _FORM.fullmatch(text) is not None) for text in texts]
+
+
+def text_of(completion: Completion) -> str:
+    """Return a completion as text: what the assistant says, without the turns of tools and users."""
+    if isinstance(completion, str):
+        return completion
+    said = [turn.get("content") or "" for turn in completion if turn.get("role", "assistant") == "assistant"]
+    parts = [[{"text": content}] if isinstance(content, str) else content for content in said]
+    return "\n".join(part.get("text") or "" for message in parts for part in message)
 
 
 def refuse_rows(reward_funcs: Any, *data_sets: Any) -> None:

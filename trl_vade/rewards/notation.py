@@ -1,8 +1,10 @@
-r"""One plain notation for the many spellings of numbers and formulas: `x²`, `½`, `\dfrac12`, `35º`, `5 \text{ cm}`."""
+r"""One notation for the many spellings of numbers, formulas and texts: `x²`, `½`, `5 \text{ cm}`, `one half`."""
 
 import functools
 import re
 import unicodedata
+
+from .answers import undecorated
 
 _SUPERSCRIPTS = {ord(written): plain for written, plain in zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-", strict=True)}
 _SPELLINGS = {0x2010 + i: "-" for i in range(6)} | {
@@ -26,6 +28,30 @@ _RULES = [
     (re.compile(r"\s+(?=\^)"), ""),
     (re.compile(r"\s+"), " "),
 ]
+_SMALL = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
+_SMALL += "seventeen eighteen nineteen"
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+_WORDS = {word: number for number, word in enumerate(_SMALL.split())} | {"none": 0}
+_WORDS |= {word: 10 * tens for tens, word in enumerate(_TENS.split(), 2)}
+_NUMBER_WORD = "|".join(sorted(_WORDS, key=len, reverse=True))
+SPELLED = re.compile(rf"(?P<first>{_NUMBER_WORD})(?:[ -](?P<second>{_NUMBER_WORD}))?(?P<hundred> hundred)?\b", re.I)
+_PARTS = "half halve third quarter fourth fifth sixth eighth tenth"
+_PART_OF = dict(zip(_PARTS.split(), (2, 2, 3, 4, 4, 5, 6, 8, 10), strict=True))
+_FRACTION = re.compile(
+    rf"\b(?:({_NUMBER_WORD}|\d+) and )?(a(?= half)|{_NUMBER_WORD})[ -]({'|'.join(_PART_OF)})s?\b", re.IGNORECASE
+)
+_SUBSCRIPTS = {0x2080 + i: str(i) for i in range(10)}  # of H₂O
+_PAIRS = {"(": ")", "[": "]", "{": "}", '"': '"', "'": "'"}
+_LETTERS = re.compile(r"[A-H](?:(?:,? and |[,;&] ?| )[A-H])+")
+_FIRST = re.compile(r"(yes|no|true|false)\s*[,.;:!]", re.IGNORECASE)
+_WORD_RULES = [
+    (re.compile(r"\.(?!\d)"), ""),  # p.m., U.S., Dr.
+    (re.compile(r"(?<=\d)\s*([-:,])\s*(?=\d)"), r"\1"),
+    (re.compile(r"(?<=\d)\s+to\s+(?=\d)"), "-"),
+    (re.compile(r"(?<=\d)\s+(?=[ap]m\b)"), ""),
+    (re.compile(r"\b(\d{1,2}):(\d\d)pm\b"), lambda m: f"{int(m[1]) % 12 + 12}:{m[2]}"),
+    (re.compile(r"\\text\{([^{}]*)\}|_(?=\d)"), r"\1"),
+]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -38,9 +64,63 @@ def plain(text: str) -> str:
 
 
 def _character(character: str) -> str:
-    """Return a digit of any script in ASCII and `½` as ` 1/2`; a superscript is another thing."""
     if character.isdecimal():
         return str(unicodedata.decimal(character))
     if unicodedata.decomposition(character).startswith("<fraction>"):
         return " " + unicodedata.normalize("NFKC", character).replace("\u2044", "/")
     return character
+
+
+def fractions_in_digits(text: str) -> str:
+    """Return `text` with two thirds as 2/3, and one and a half as 1 1/2."""
+
+    def digits(m: re.Match[str]) -> str:
+        whole, over, part = ((m[number] or "").lower() for number in (1, 2, 3))
+        return f"{_WORDS.get(whole, whole)} {1 if over == 'a' else _WORDS[over]}/{_PART_OF[part]}".strip()
+
+    return _FRACTION.sub(digits, text)
+
+
+def in_digits(text: str) -> str:
+    """Return `text` with a sign or number that it begins with in words as digits."""
+    minus = re.match(r"(?:negative|minus) ", text, re.IGNORECASE)
+    text, sign = (text[minus.end() :], "-") if minus else (text, "")
+    text = fractions_in_digits(text)
+    spelled = SPELLED.match(text)
+    if spelled:
+        first, second = _WORDS[spelled["first"].lower()], _WORDS.get((spelled["second"] or "").lower())
+        if second is None or (first >= 20 and 0 < second < 10):
+            text = f"{(first + (second or 0)) * (100 if spelled['hundred'] else 1)}{text[spelled.end() :]}"
+    return sign + re.sub(r"^([+-]) ", r"\1", text)
+
+
+@functools.lru_cache(maxsize=4096)
+def normalised_text(text: str) -> str:
+    """Return `text` without decoration, case, a leading article, outer brackets, full stops and final punctuation."""
+    text = " ".join(undecorated(text).translate(_SUBSCRIPTS).casefold().split())
+    for _ in range(5):
+        before = text
+        text = text.rstrip(".,;:!?").strip()
+        if len(text) > 2 and _PAIRS.get(text[0]) == text[-1]:
+            text = text[1:-1].strip()
+        if text == before:
+            break
+    for pattern, replacement in _WORD_RULES:
+        text = pattern.sub(replacement, text)
+    article, _, rest = text.partition(" ")
+    return rest if article in ("a", "an", "the", "in", "on", "at") and rest else text
+
+
+def same_text(answer: str, reference: str) -> bool:
+    """Return whether both are the same words, or `answer` begins with the yes or no that the reference is."""
+    expected = normalised_text(reference)
+    if normalised_text(answer) == expected:
+        return True
+    if _LETTERS.fullmatch(answer) and (_LETTERS.fullmatch(reference) or reference.isupper()):
+        return sorted(re.findall("[A-H]", answer)) == re.findall("[A-H]", reference)  # `B and D` for BD
+    first = _FIRST.match(answer)
+    if first is None or first[1].casefold() != expected:
+        return False
+    others = {"yes", "no", "true", "false"} - {expected}
+    rest = answer[first.end() :].casefold()
+    return not (others & set(re.findall(r"[a-z]+", rest)) or re.search(r"\bor\b|\?|maybe", rest))

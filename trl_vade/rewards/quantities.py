@@ -1,4 +1,4 @@
-r"""Numbers as people write them, with separators, percent, units, fractions and powers of ten, and their comparison.
+r"""Numbers as people write and say them, with separators, percent, units and powers of ten, and their comparison.
 
 Reading uses float arithmetic and patterns without nested repeats, on a bounded number of characters. `9^9^9` and a
 million digits are rejected at once.
@@ -10,16 +10,13 @@ import re
 from dataclasses import dataclass
 
 from .arithmetic import value_of
-from .notation import plain
-from .number_words import in_digits
+from .notation import SPELLED, fractions_in_digits, in_digits, plain
 from .units import Unit, read_unit
 
 LONGEST = 200  # characters
 MOST_DIGITS = 60
 LARGEST_EXPONENT = 300
-RELAXED_TOLERANCE = 0.05
-"""The tolerance of ChartQA's relaxed accuracy (arXiv 2203.10244, section 5.1): 5 % of the reference."""
-
+RELAXED_TOLERANCE = 0.05  # of the reference: ChartQA's relaxed accuracy (arXiv 2203.10244, section 5.1)
 _SAME = 1e-9  # float noise
 _SAME_FRACTION = 5e-4  # a third is written 0.3333
 _ROUNDED = 0.01  # the last of three digits is never more than this share of the number
@@ -35,8 +32,7 @@ _QUANTITY = re.compile(
     rf"""
     (?P<sign>[+-]?)\ ?(?P<currency>(?:{CURRENCY})?)\ ?(?P<sign2>-?)
     (?:
-        (?P<whole>\d+)\ (?P<over>\d+)/(?P<under>\d+)                        # 1 1/2
-      | (?P<top>{_PLAIN})\ ?/\ ?(?P<bottom>{_PLAIN})                        # 3/4
+        (?:(?P<whole>\d+)\ )?(?P<over>{_PLAIN})\ ?/\ ?(?P<under>{_PLAIN})    # 3/4, 1 1/2
       | {_TEN}(?P<tens>-?\d{{1,4}}|\{{[+-]?\d{{1,4}}\}})           # 10^5
       | (?P<numeral>{NUMERAL})
         (?:[eE](?P<e>[+-]?\d{{1,4}})|\ ?(?:{_TIMES})\ ?{_TEN}(?P<power>-?\d{{1,4}}|\{{-?\d{{1,4}}\}}))?
@@ -56,15 +52,33 @@ _ABOUT = re.compile(r"^(?:about|approximately|approx\.?|around|roughly|≈|~|\\a
 _UNIT = re.compile(r"[A-Za-zµΩ°$€£¥¢'\"/·.^{}\\ -]{0,40}(?:\^\{?-?[1-3]\}?)?")
 _NO_UNIT = "or and to not but is if by vs versus plus minus times over pi sqrt dozen hundred half third quarter point "
 _NO_UNIT += "than more less fewer between wrong incorrect squared cubed st nd rd th"
-_NO_UNIT_WORDS = set(_NO_UNIT.split())
 _CLOSED = re.compile(r"sqrt|√|pi|π|\^")
 _COMPOUND = re.compile(r"(\d+(?: ?[a-zA-Z]+\.?)),?(?: and)? (\d.*)")  # 2 hours 30 minutes
 _TRAILING_UNIT = re.compile(r"(?<=[\d)}πi°])(?:\s+|(?=[a-zA-Z]{2}|°))([a-zA-Z°Ω][a-zA-Z°Ω/.^{}\d ]{0,30})$")
+_SPELLED_ALONE = re.compile(rf"(?<![\w-]){SPELLED.pattern}", re.IGNORECASE)
+_ONE_NUMBER = re.compile(
+    rf"(?:(?<![\w.)])[-+] ?)?(?:(?:{CURRENCY}) ?)?(?<![\w.^_])"
+    rf"(?:\d+ \d+/\d+|(?:{NUMERAL})(?:/\d+)?)[KMB]?[%°]?(?!\w)"
+)
+_YEAR = re.compile(r"\b[Ii]n (?:1[89]|20)\d\d\b(?![.,]\d)")
+_BEFORE = re.compile(  # a number after any other word is an index: step 42, pair 1
+    r"(?:[a-z][,:]|\b(?:is|are|was|were|be|has|have|had|count|find|needs?|costs?|spent|paid|gets?|got|gives?|us|obtain|equals|of|in|"
+    r"at|by|to|with|about|approximately|exactly|only|year)|'re|'s)\W*$",
+    re.IGNORECASE,
+)
+_KNOWN = re.compile(r"\b(?:the|these|those|all|both|other)\s*$", re.IGNORECASE)  # the two lines
+_AFTER = re.compile(r"[\s,.()-]*[^\W\d_]{2,}")
+_NO_SENTENCE = re.compile(
+    r"[=<>≤≥≠≈!^+*\\_{}\[\]\"]|\w\(|\b(?:than|between|at (?:least|most)|(?<!left )over|under|above|below|up to|times|"
+    r"twice|double|half|dozen|hundred|squared|cubed|minus|plus|nearly|almost|too|another|(?:none|one) of|step|log|ln|"
+    r"sin|cos|tan|exp|sqrt|pi|but|given|know|says?|shown|let|must|need to)\b",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number with the facts about its notation."""
+    """A number and how it is written."""
 
     value: float  # finite
     percent: bool = False
@@ -90,13 +104,11 @@ def read_quantity(text: str) -> Quantity | None:
     factor *= _FACTORS[match["suffix"].lower()] if match["suffix"] else 1.0
     value, step, fraction = number
     value *= factor * (-1.0 if "-" in (match["sign"], match["sign2"]) else 1.0)
-    step = None if step is None else step * factor
-    quantity = Quantity(value, bool(match["percent"]), unit, step, fraction, factor)
+    quantity = Quantity(value, bool(match["percent"]), unit, step and step * factor, fraction, factor)
     return quantity if math.isfinite(value) else None
 
 
 def _compound(text: str) -> Quantity | None:
-    """Return the sum of two quantities of one kind, the second of which is less than one of the first unit."""
     match = _COMPOUND.fullmatch(text) if len(text) <= 40 else None
     first, second = (read_quantity(part) for part in match.groups()) if match else (None, None)
     if not (first and second and first.unit and second.unit) or first.unit.kinds != second.unit.kinds:
@@ -139,7 +151,7 @@ def equal(answer: Quantity, reference: Quantity, *, relaxed: bool = False) -> bo
         scales.append((scale, 1.0))
     decimals = reference.step is not None and not reference.value.is_integer()
     bare = reference.factor == 1.0 and not (reference.unit or reference.percent or answer.percent)
-    if answer.factor != 1.0 and bare and (relaxed or decimals):
+    if bare and (relaxed or decimals):
         scales.append((scale / answer.factor, 1.0))
     if answer.percent != reference.percent:
         scales.append((0.01, 1.0) if answer.percent else (1.0, 0.01))
@@ -154,10 +166,9 @@ def _close(answer: Quantity, reference: Quantity, scale: float, of_reference: fl
     elif reference.step is not None:
         tolerance += min(0.5 * reference.step * of_reference, _COARSEST * abs(target)) * (1 + _SAME)
     elif reference.fraction and not target.is_integer():
-        step = (answer.step or math.inf) * scale
-        tolerance = max(
-            _SAME_FRACTION * abs(target), 0.5 * step * (1 + _SAME) if step <= _ROUNDED * abs(value) else 0.0
-        )
+        tolerance = _SAME_FRACTION * abs(target)
+        if answer.step and answer.step * scale <= _ROUNDED * abs(value):
+            tolerance = max(tolerance, 0.5 * answer.step * scale * (1 + _SAME))
     return abs(value - target) <= tolerance
 
 
@@ -174,11 +185,9 @@ def after_name(text: str) -> str:
 
 def _number(match: re.Match[str]) -> tuple[float, float | None, bool] | None:
     """Return the value without sign, the value of the last decimal place, and whether it is a fraction."""
-    if match["whole"] or match["top"]:
-        over, under = (match["over"], match["under"]) if match["whole"] else (match["top"], match["bottom"])
-        if float(under) == 0.0:
-            return None
-        return float(match["whole"] or 0) + float(over) / float(under), None, True
+    if match["under"]:
+        under = float(match["under"])
+        return (float(match["whole"] or 0) + float(match["over"]) / under, None, True) if under else None
     numeral = re.sub(r"[ ,]", "", match["numeral"] or "1")
     exponent = int((match["e"] or match["power"] or match["tens"] or "0").strip("{}"))
     if abs(exponent) > LARGEST_EXPONENT:
@@ -191,15 +200,32 @@ def _number(match: re.Match[str]) -> tuple[float, float | None, bool] | None:
 def _rest(rest: str, currency: str, shortest: int) -> tuple[float, Unit | None] | None:
     """Return the factor and unit after a number, or None for any other text, as one whose word is too short."""
     words = rest.strip().rstrip(".").split()
-    factor = 1.0
-    if words and words[0].lower() in _FACTORS and len(words[0]) > 1:
-        factor = _FACTORS[words.pop(0).lower()]
+    scaled = words and len(words[0]) > 1 and words[0].lower() in _FACTORS
+    factor = _FACTORS[words.pop(0).lower()] if scaled else 1.0
     if len(words) > 4 or not _UNIT.fullmatch(" ".join(words)):
         return None
-    unit = read_unit(" ".join(words) or currency) if words or currency else None
+    unit = read_unit(" ".join(words) or currency)
     if unit is None and words:
-        if any(re.sub(r"[^a-z]", "", word.lower()) in _NO_UNIT_WORDS for word in words):
+        if any(re.sub(r"[^a-z]", "", word.lower()) in _NO_UNIT.split() for word in words):
             return None
         if words[0][0] in "-/^\\{}.'" or len(words[0].partition("^")[0]) < shortest:
             return None  # an operator, a command or variables
     return factor, unit
+
+
+def only_number(sentence: str) -> Quantity | None:
+    """Return the one number of a sentence with its unit, or None if the sentence has none or several."""
+    text = fractions_in_digits(plain(sentence))
+    text = _YEAR.sub("", text) if len(_ONE_NUMBER.findall(text)) > 1 else text
+    found = list(_ONE_NUMBER.finditer(text)) or list(_SPELLED_ALONE.finditer(text))
+    if len(found) != 1:
+        return None
+    number, words = found[0][0], text[found[0].end() :].split()
+    before, after = text[: found[0].start()], " ".join(words)
+    if _NO_SENTENCE.search(f"{before} {number} {after}") or _KNOWN.search(before):
+        return None
+    if not (_BEFORE.search(before) or _AFTER.match(after) or re.match(CURRENCY, number)):
+        return None
+    counts = () if re.match(CURRENCY, number) else (4, 3, 2, 1)  # the unit of `$5 in total` is no inch
+    attempts = (read_quantity(" ".join([number, *words[:count]])) for count in counts)
+    return next((one for one in attempts if one is not None and one.unit is not None), None) or read_quantity(number)

@@ -1,58 +1,39 @@
 """Units of measurement: what is one, and which two measure the same thing."""
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 
-_TABLE = {
-    "length": {
-        1.0: "m meter metre",
-        0.01: "cm cms centimeter centimetre",
-        0.001: "mm millimeter millimetre",
-        1000.0: "km kilometer kilometre",
-        0.0254: 'in inch inches "',
-        0.3048: "ft foot feet '",
-        0.9144: "yd yard",
-        1609.344: "mi mile",
-    },
-    "mass": {
-        1.0: "kg kilogram kilo",
-        0.001: "g gram gm",
-        1e-6: "mg milligram",
-        1000.0: "tonne",
-        0.028349523: "oz ounce",
-    },
-    "time": {
-        1.0: "s sec second",
-        0.001: "ms millisecond",
-        60.0: "min minute",
-        3600.0: "h hr hour",
-        86400.0: "day",
-        604800.0: "week",
-        31557600.0: "yr year",
-        2629800.0: "month",
-    },
-    "angle": {1.0: "° degree deg", 57.29577951308232: "rad radian"},
-    "dollar": {1.0: "$ dollar usd us$ buck", 0.01: "¢ cent"},
-    "volume": {0.001: "l liter litre", 1e-6: "ml milliliter millilitre cc", 0.003785411784: "gallon gal"},
-    "force": {1.0: "N newton", 1000.0: "kN kilonewton"},
-    "energy": {1.0: "J joule", 1000.0: "kJ kilojoule", 4.184: "cal calorie"},
-    "power": {1.0: "W watt", 1000.0: "kW kilowatt"},
-    "voltage": {1.0: "V volt"},
-    "current": {1.0: "A ampere amp", 0.001: "mA milliampere"},
-    "resistance": {1.0: "Ω ohm Ω"},
-    "pressure": {1.0: "Pa pascal", 1000.0: "kPa kilopascal"},
-    "frequency": {1.0: "Hz hertz"},
-    "amount": {1.0: "mol mole"},
-    "data": {1.0: "GB gigabyte", 0.001: "MB megabyte", 1e-6: "KB kB kilobyte"},
-    "celsius": {1.0: "°C celsius degrees_celsius degree_celsius"},
-    "fahrenheit": {1.0: "°F fahrenheit degrees_fahrenheit degree_fahrenheit"},
-    "kelvin": {1.0: "K kelvin"},
-    "pound": {1.0: "£ pound gbp lb lbs"},  # of money or of weight: the word does not tell
-    "euro": {1.0: "€ euro eur"},
-    "yen": {1.0: "¥ yen jpy"},
-}
-_SIZES = [(kind, factor, names) for kind, sizes in _TABLE.items() for factor, names in sizes.items()]
-_KNOWN = {name: (kind, factor) for kind, factor, names in _SIZES for name in names.split()}
+_TABLE = """\
+length = 1 m meter metre | 0.01 cm cms centimeter centimetre | 0.001 mm millimeter millimetre
+length = 1000 km kilometer kilometre | 0.0254 in inch inches " | 0.3048 ft foot feet ' | 0.9144 yd yard
+length = 1609.344 mi mile
+mass = 1 kg kilogram kilo | 0.001 g gram gm | 1e-6 mg milligram | 1000 tonne | 0.028349523 oz ounce
+time = 1 s sec second | 0.001 ms millisecond | 60 min minute | 3600 h hr hour | 86400 day | 604800 week
+time = 31557600 yr year | 2629800 month
+angle = 1 ° degree deg | 57.29577951308232 rad radian
+dollar = 1 $ dollar usd us$ buck | 0.01 ¢ cent
+volume = 0.001 l liter litre | 1e-6 ml milliliter millilitre cc | 0.003785411784 gallon gal
+force = 1 N newton | 1000 kN kilonewton
+energy = 1 J joule | 1000 kJ kilojoule | 4.184 cal calorie
+power = 1 W watt | 1000 kW kilowatt
+voltage = 1 V volt
+current = 1 A ampere amp | 0.001 mA milliampere
+resistance = 1 Ω ohm Ω
+pressure = 1 Pa pascal | 1000 kPa kilopascal
+frequency = 1 Hz hertz
+amount = 1 mol mole
+data = 1 GB gigabyte | 0.001 MB megabyte | 1e-6 KB kB kilobyte
+celsius = 1 °C celsius
+fahrenheit = 1 °F fahrenheit
+kelvin = 1 K kelvin
+pound = 1 £ pound gbp lb lbs
+euro = 1 € euro eur
+yen = 1 ¥ yen jpy
+"""  # a pound is of money or of weight: the word does not tell
+_LINES = [line.split(" = ") for line in _TABLE.splitlines()]
+_SIZES = [(kind, size.split()) for kind, sizes in _LINES for size in sizes.split(" | ")]
+_KNOWN = {name: (kind, float(factor)) for kind, (factor, *names) in _SIZES for name in names}
 _PHRASES = [
     (re.compile(r"\\Omega\b"), "Ω"),
     (re.compile(r"\bdegrees? (celsius|fahrenheit)\b|° (c|f)\b", re.IGNORECASE), lambda m: m[1] or f"°{m[2].upper()}"),
@@ -78,24 +59,19 @@ def read_unit(text: str) -> Unit | None:
     """Return the unit that `text` is, or None for one that is not known, such as `apples`."""
     for pattern, replacement in _PHRASES:
         text = pattern.sub(replacement, text)
-    over, *under = text.strip().split("/")
-    kinds: dict[str, int] = {}
+    kinds = Counter[str]()
     factor = 1.0
-    for sign, part in [(1, over), *((-1, part) for part in under)]:
+    for place, part in enumerate(text.split("/")):
         for word in re.split(r"[ ·*]+", part.strip()):
             match = _ONE.fullmatch(word)
-            kind, size = _named(match["name"]) if match else (None, 1.0)
-            if kind is None:
+            name = match["name"] if match else ""
+            lower = name.lower() if len(name) > 1 else name
+            known = _KNOWN.get(name) or _KNOWN.get(lower) or _KNOWN.get(lower.removesuffix("s"))
+            if match is None or known is None:
                 return None
-            power = sign * int(match["power"] or 1)
+            kind, size = known
+            power = int(match["power"] or 1) * (-1 if place else 1)
             factor *= size**power
             kind, power = ("length", 3 * power) if kind == "volume" else (kind, power)
-            kinds[kind] = kinds.get(kind, 0) + power
+            kinds[kind] += power
     return Unit(tuple(sorted(kinds.items())), factor)
-
-
-def _named(name: str) -> tuple[str | None, float]:
-    for spelling in (name, *((name.lower(), name.lower().removesuffix("s")) if len(name) > 1 else ())):
-        if spelling in _KNOWN:
-            return _KNOWN[spelling]
-    return None, 1.0

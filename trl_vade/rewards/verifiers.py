@@ -1,8 +1,4 @@
-"""The verifier: one rule for each type of answer.
-
-Training (`rewards`), evaluation (`eval/metrics`) and the building of the data set (`scripts/mixture`) all use `judge`,
-so they agree.
-"""
+"""The verifier: one rule for each type of answer. Training, evaluation and `scripts/mixture` use the same `judge`."""
 
 import math
 import numbers
@@ -19,22 +15,20 @@ from .answers import HEDGE, SENTENCE_END, find_answer, reference_in
 from .arithmetic import value_of
 from .choices import chosen, labelled
 from .expressions import equal_expressions
-from .notation import plain
-from .quantities import Quantity, after_name, equal, read_closed, read_quantity, without_unit
-from .sentences import only_number
-from .words import normalised_text, same_text
+from .notation import normalised_text, plain, same_text
+from .quantities import Quantity, after_name, equal, only_number, read_closed, read_quantity, without_unit
 
 ANSWER_TYPES = ("choice", "number", "text", "expression")
 
 _ALTERNATIVES = re.compile(rf"{HEDGE.pattern}|\\pm\b|±", re.IGNORECASE)
 _ABOUT = re.compile(r"≈|\\approx|\\simeq")
 _NOTHING = re.compile(r"(?:so |now )?there (?:is|are|were|will be) no(?:ne| [^\d?]*)", re.IGNORECASE)
+_RATIO = re.compile(r"(?<=\d) ?: ?(?=\d+$)")
 _FUNCTIONS = "sqrt|sin|cos|tan|log|ln|exp|pi"
 _FORMULA = re.compile(
-    r"[\\√π^=≤≥]"
-    r"|[\d)a-z]\s*[+*/<>]\s*[-\d(a-z]"
+    r"[\\√π^=≤≥]|[\d)a-z]\s*[+*/<>]\s*[-\d(a-z]"
     r"|[\d)]\s*-\s*[(a-z]|[a-z)]\s*-\s*[\d(]"  # two numbers with a dash are a range (2010-2015), or a date
-    r"|^[(\[].*,.*[)\]]$"
+    r"|^[(\[{].*,.*[)\]}]$|^\d+(?-i:[xyz])$"
     rf"|(?<![a-z])(?:{_FUNCTIONS})\s*\(",
     re.IGNORECASE,
 )
@@ -67,17 +61,14 @@ def judge(
             f"answer_type={abbreviated(answer_type)} is unknown. Set the column answer_type to one of "
             f"{', '.join(ANSWER_TYPES)}, or leave it out to infer the type from the answer."
         )
-    texts = [as_text(choice) for choice in choices if choice is not None] if choices is not None else []
+    texts = [] if choices is None else [as_text(choice) for choice in choices if choice is not None]
     readings = find_answer(completion)
-    if answer_type in (None, "choice") and texts and _is_place(answer) and isinstance(next(iter(choices or ())), str):
+    place = isinstance(answer, numbers.Integral) and not isinstance(answer, bool)
+    if place and answer_type in (None, "choice") and texts and isinstance(next(iter(choices or ())), str):
         # Its letter, since another choice may be that number.
         answer = string.ascii_uppercase[answer] if 0 <= answer < min(len(texts), 26) else None
     verdicts = [_judge_one(readings, one, answer_type, texts, relaxed) for one in accepted(answer)]
     return max((verdict for verdict in verdicts if verdict is not None), default=None)
-
-
-def _is_place(answer: Any) -> bool:
-    return isinstance(answer, numbers.Integral) and not isinstance(answer, bool)
 
 
 def accepted(answer: Any) -> list[str]:
@@ -131,25 +122,22 @@ def _judge_one(readings: list[str], answer: str, kind: str | None, choices: list
         return None if number is None else float(_has_number(readings, number, relaxed))
     if kind == "text":
         return float(any(same_text(one, reference) for one in readings)) if normalised_text(reference) else None
-    verdicts = [_same_expression(one, reference) for one in readings]
-    return float(any(verdicts)) if _is_expression(reference) else None
+    formula, _ = without_unit(plain(reference))
+    # math-verify is asked as the last one.
+    if not (read_closed(reference) or value_of(formula) or equal_expressions(formula, formula) is not None):
+        return None
+    return float(any(_same_expression(one, reference) for one in readings))
 
 
 def _has_number(readings: list[str], number: Quantity, relaxed: bool) -> bool:
     if number.value == 0.0 and any(map(_NOTHING.fullmatch, readings)):
         return True
-    given = [one for one in map(read_closed, readings) if one is not None]
+    ratios = [_RATIO.sub("/", one) for one in readings] if number.fraction else readings
+    given = [one for one in map(read_closed, ratios) if one is not None]
     if not given:
         sentences = [one for one in readings if not HEDGE.search(one) and not SENTENCE_END.search(one)]
         given = [one for one in map(only_number, sentences) if one is not None][:1]
     return any(equal(one, number, relaxed=relaxed) for one in given)
-
-
-def _is_expression(reference: str) -> bool:
-    """Return whether a reference can be read as a formula, which math-verify is asked about as the last one."""
-    formula, _ = without_unit(plain(reference))
-    read = read_closed(reference) or value_of(formula)
-    return read is not None or equal_expressions(formula, formula) is not None
 
 
 def _same_expression(answer: str, reference: str) -> bool:

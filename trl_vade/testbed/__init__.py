@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .dataset import build_dataset as build_dataset
     from .dataset import load_testbed_dataset as load_testbed_dataset
-    from .measure import measure_pass_rates as measure_pass_rates
     from .pretrained import load_testbed_model as load_testbed_model
     from .rewards import exact_answer_reward as exact_answer_reward
 
@@ -18,7 +17,6 @@ _MODULE_OF = {
     "build_dataset": "dataset",
     "load_testbed_dataset": "dataset",
     "load_testbed_model": "pretrained",
-    "measure_pass_rates": "measure",
     "exact_answer_reward": "rewards",
 }
 
@@ -29,7 +27,3 @@ def __getattr__(name: str) -> Any:
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f".{_MODULE_OF[name]}", __name__), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(set(globals()) | set(__all__))

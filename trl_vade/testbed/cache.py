@@ -18,8 +18,7 @@ from huggingface_hub import constants
 
 def settings_digest(settings: dict[str, Any]) -> str:
     """Return 12 hexadecimal digits that change with any of the JSON settings."""
-    text = json.dumps(settings, sort_keys=True)
-    return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
+    return hashlib.blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=6).hexdigest()
 
 
 def cached_directory(
@@ -32,9 +31,6 @@ def cached_directory(
         settings: everything that the content depends on, with a format version.
         build: a function that fills an empty directory.
         cache_dir: the parent directory; `$HF_HOME/trl_vade` by default.
-
-    Raises:
-        Exception: any error of `build`. No partial directory remains.
     """
     # Read at call time: huggingface_hub sets HF_HOME at import, and tests and users may replace it later.
     root = Path(cache_dir) if cache_dir is not None else Path(constants.HF_HOME) / "trl_vade"
@@ -50,8 +46,7 @@ def cached_directory(
         try:
             os.replace(partial, final)
         except OSError:
-            # os.replace fails if another build was faster. Its content is the same.
-            if not final.is_dir():
+            if not final.is_dir():  # else another build was faster, and its content is the same
                 raise
     finally:
         shutil.rmtree(partial, ignore_errors=True)

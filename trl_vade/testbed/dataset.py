@@ -7,7 +7,9 @@ fine-tuning of the tiny model draws scenes of the train split only, from another
 import hashlib
 import io
 import os
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,9 @@ import numpy as np
 import pyarrow.parquet as pq
 from datasets.table import InMemoryTable
 from PIL import Image
+from tqdm.auto import tqdm
 
 from .cache import cached_directory, settings_digest
-from .progress import progress_bar
 from .scenes import LEVELS, TASKS, Scene, draw_scene
 
 FORMAT_VERSION = 1  # The version of the rows, part of the cache key. Raise it when the same settings give other rows.
@@ -60,8 +62,7 @@ def iter_scenes(stream: str, seed: int, mix: Callable[[int], Sequence[float]] | 
         ValueError: the different scenes of a task and level are used up.
     """
     seen: set[bytes] = set()
-    index = 0
-    while True:
+    for index in count():
         # Philox is counter-based and equal on every platform. One generator a row keeps rows independent.
         rng = np.random.Generator(np.random.Philox(np.random.SeedSequence((seed, STREAMS[stream], index))))
         task = TASKS[index % len(TASKS)]
@@ -79,7 +80,6 @@ def iter_scenes(stream: str, seed: int, mix: Callable[[int], Sequence[float]] | 
         if stream != "sft":  # a data set may not repeat a scene
             seen.add(digest)
         yield scene
-        index += 1
 
 
 def build_dataset(
@@ -94,26 +94,18 @@ def build_dataset(
         num_train: the training rows, 1 or more.
         num_validation: the validation rows, 1 or more. No training row of any seed shares question and image with one.
         seed: 0 or more.
-        progress: whether to show a progress bar, or a few lines in a file.
+        progress: whether to show a progress bar, or one line in a file.
 
     Raises:
-        ValueError: a size is below 1, the seed is negative, or different scenes are used up.
+        ValueError: the seed is negative, or different scenes are used up.
     """
     sizes = {"train": num_train, "validation": num_validation}
-    for name, value, least in (("num_train", num_train, 1), ("num_validation", num_validation, 1), ("seed", seed, 0)):
-        if value < least:
-            raise ValueError(f"{name} is {value}; it must be at least {least}.")
-    splits = {}
-    with progress_bar(sum(sizes.values()), "drawing the testbed", "row", shown=progress) as advance:
-        for split, size in sizes.items():
-            rows = []
-            for _, scene in zip(range(size), iter_scenes(split, seed), strict=False):
-                rows.append(_row(scene))
-                advance()
-            columns = {name: [row[name] for row in rows] for name in FEATURES}
-            table = datasets.Dataset.from_dict(columns, features=FEATURES).data.table
-            splits[split] = _as_dataset(table, split, size, seed)
-    return datasets.DatasetDict(splits)
+    drawn = ((split, scene) for split, size in sizes.items() for scene in islice(iter_scenes(split, seed), size))
+    rows: dict[str, list[dict[str, Any]]] = {split: [] for split in sizes}
+    for split, scene in progress_bar(drawn, sum(sizes.values()), "drawing the testbed", "row", shown=progress):
+        rows[split].append(_row(scene))
+    tables = {split: datasets.Dataset.from_list(rows[split], features=FEATURES).data.table for split in sizes}
+    return _as_datasets(tables, sizes, seed)
 
 
 def load_testbed_dataset(
@@ -133,8 +125,15 @@ def load_testbed_dataset(
     settings = {"format": FORMAT_VERSION, "num_train": num_train, "num_validation": num_validation, "seed": seed}
     directory = cached_directory("testbed", settings, build, cache_dir)
     sizes = {"train": num_train, "validation": num_validation}
-    tables = {split: pq.read_table(directory / f"{split}.parquet") for split in sizes}
-    return datasets.DatasetDict({split: _as_dataset(tables[split], split, sizes[split], seed) for split in sizes})
+    return _as_datasets({split: pq.read_table(directory / f"{split}.parquet") for split in sizes}, sizes, seed)
+
+
+def progress_bar(things: Iterable[Any], total: int, what: str, unit: str, *, shown: bool) -> Iterable[Any]:
+    """Return `things` with a bar on a terminal or in a notebook; a file gets one line."""
+    bar = sys.stderr.isatty() or "ipykernel" in sys.modules
+    if shown and not bar:
+        print(f"{what}: {total:,} {unit}s", file=sys.stderr, flush=True)
+    return tqdm(things, total=total, desc=what, unit=unit, disable=not (shown and bar))
 
 
 def _row(scene: Scene) -> dict[str, Any]:
@@ -155,13 +154,14 @@ def encode_png(image: Image.Image) -> bytes:
     return buffer.getvalue()
 
 
-def _as_dataset(table: Any, split: str, size: int, seed: int) -> datasets.Dataset:
-    # datasets gives every table in memory a new fingerprint. This one depends on the settings, so a resumed run
-    # accepts a built and a cached copy as the same data set.
-    key = {"format": FORMAT_VERSION, "split": split, "size": size, "seed": seed}
-    return datasets.Dataset(
-        InMemoryTable(table),
-        info=datasets.DatasetInfo(features=FEATURES),
-        split=datasets.NamedSplit(split),
-        fingerprint=settings_digest(key),
-    )
+def _as_datasets(tables: dict[str, Any], sizes: dict[str, int], seed: int) -> datasets.DatasetDict:
+    splits = datasets.DatasetDict()
+    for split, size in sizes.items():
+        # datasets gives every table in memory a new fingerprint. This one depends on the settings, so a resumed run
+        # accepts a built and a cached copy as the same data set.
+        key = {"format": FORMAT_VERSION, "split": split, "size": size, "seed": seed}
+        info = datasets.DatasetInfo(features=FEATURES)
+        splits[split] = datasets.Dataset(
+            InMemoryTable(tables[split]), info, datasets.NamedSplit(split), fingerprint=settings_digest(key)
+        )
+    return splits

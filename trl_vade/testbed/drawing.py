@@ -7,9 +7,7 @@ scene back from its pixels.
 from PIL import Image, ImageDraw
 
 SIZE = 56  # the side of an image in pixels: four patches of 14, merged two by two into 2 x 2 = 4 image tokens
-
-CELL = 14  # The side of a vision patch in pixels. Each counted shape has a patch of its own.
-
+CELL = 14  # the side of a vision patch in pixels; each counted shape has a patch of its own
 COLOURS: dict[str, tuple[int, int, int]] = {
     "red": (230, 25, 30),
     "green": (20, 160, 50),
@@ -53,10 +51,8 @@ def shape(pen: ImageDraw.ImageDraw, kind: str, colour: str, left: int, top: int,
         pen.rectangle((left, top, right, bottom), fill=ink)
     elif kind == "circle":
         pen.ellipse((left, top, right, bottom), fill=ink)
-    elif kind == "triangle":
-        pen.polygon([(left, bottom), (right, bottom), ((left + right) // 2, top)], fill=ink)
     else:
-        raise ValueError(f"kind is {kind!r}; it must be one of {', '.join(SHAPES)}")
+        pen.polygon([(left, bottom), (right, bottom), ((left + right) // 2, top)], fill=ink)
 
 
 def digit(pen: ImageDraw.ImageDraw, value: int, colour: str, left: int, top: int, scale: int) -> None:

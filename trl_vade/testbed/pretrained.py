@@ -18,7 +18,7 @@ def load_testbed_model(
     seed: int = 0,
     cache_dir: str | os.PathLike[str] | None = None,
     *,
-    settings: SFTSettings | None = None,
+    settings: SFTSettings = SFTSettings(),  # noqa: B008
     progress: bool = True,
 ) -> Path:
     """Return a directory with the fine-tuned tiny model and its processor; build it if it is missing.
@@ -26,16 +26,13 @@ def load_testbed_model(
     `cache_dir` is the parent of the directory, by default `$HF_HOME/trl_vade`. `settings` is the recipe of the
     fine-tuning; all published figures use the default. A negative seed, of weights and scenes, is a ValueError.
     """
-    if seed < 0:
-        raise ValueError(f"seed is {seed}; it must be at least 0, as numpy's SeedSequence requires.")
-    recipe = settings or SFTSettings()
 
     def build(directory: Path) -> None:
         processor = build_processor()
         model = build_model(processor, seed)
-        finetune(model, processor, recipe, seed, progress=progress)
+        finetune(model, processor, settings, seed, progress=progress)
         model.save_pretrained(directory)
         processor.save_pretrained(directory)
 
-    key = {"format": FORMAT_VERSION, "data": DATA_VERSION, "seed": seed, **asdict(recipe)}
+    key = {"format": FORMAT_VERSION, "data": DATA_VERSION, "seed": seed, **asdict(settings)}
     return cached_directory("tiny-qwen2.5-vl", key, build, cache_dir)

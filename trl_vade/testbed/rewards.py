@@ -11,11 +11,9 @@ def exact_answer_reward(completions: list[Any], answer: list[str], **kwargs: Any
 
     Completions are texts, or conversations with the text in the first message. Other columns are ignored.
     """
-    rewards = []
-    for completion, expected in zip(completions, answer, strict=True):
-        found = _ANSWER.search(_text(completion))
-        rewards.append(float(found is not None and found.group(1).strip() == expected.strip()))
-    return rewards
+    found = [_ANSWER.search(_text(completion)) for completion in completions]
+    pairs = zip(found, answer, strict=True)
+    return [float(one is not None and one[1].strip() == expected.strip()) for one, expected in pairs]
 
 
 def _text(completion: Any) -> str:

@@ -23,16 +23,9 @@ LEVELS = (1, 2, 3)
 SIDES = ("left", "right")
 CORNERS = ("top left", "top right", "bottom left", "bottom right")
 COUNT_QUESTION, COLOUR_QUESTION = "How many shapes are there?", "What colour is the shape?"
-BAR_QUESTIONS = (
-    "What is the value of the bar?",
-    "What is the sum of the two bars?",
-    "What is the sum of the three bars?",
-)
-DIGIT_QUESTIONS = (
-    "Which digit is this?",
-    "What is the sum of the two digits?",
-    "What is the product of the two digits?",
-)
+_SUM = "What is the sum of the"
+BAR_QUESTIONS = ("What is the value of the bar?", f"{_SUM} two bars?", f"{_SUM} three bars?")
+DIGIT_QUESTIONS = ("Which digit is this?", f"{_SUM} two digits?", "What is the product of the two digits?")
 
 JITTER = 2  # the largest shift of a digit from its place, in pixels, in each direction
 INKS = ("black", "blue", "purple", "red", "green")
@@ -54,14 +47,10 @@ class Scene:
 
 def draw_scene(task: str, level: int, rng: np.random.Generator) -> Scene:
     """Draw one scene of a family and level, determined by the arguments and the state of `rng`."""
-    if task not in TASKS or level not in LEVELS:
-        raise ValueError(f"No scene for task {task!r}, level {level!r}; tasks are {TASKS}, levels are {LEVELS}.")
-    question, answer, image = _FAMILIES[task](level, rng)
-    return Scene(task, level, question, answer, image)
+    return Scene(task, level, *_FAMILIES[task](level, rng))
 
 
 def _integer(rng: np.random.Generator, low: int, high: int) -> int:
-    """Draw a whole number from `low` to `high`, both included."""
     return int(rng.integers(low, high + 1))
 
 
@@ -102,10 +91,8 @@ def _chart(level: int, rng: np.random.Generator) -> tuple[str, str, Image.Image]
     slots = sorted(int(slot) for slot in rng.permutation(3)[:level])
     for slot, value, colour in zip(slots, values, _some(rng, INKS, level), strict=True):
         width = _integer(rng, 11, 13)
-        left = 2 + 18 * slot + _integer(rng, 0, 14 - width)
-        pen.rectangle(
-            (left, BAR_FLOOR - BAR_UNIT * value, left + width - 1, BAR_FLOOR - 1), fill=drawing.COLOURS[colour]
-        )
+        left, top = 2 + 18 * slot + _integer(rng, 0, 14 - width), BAR_FLOOR - BAR_UNIT * value
+        pen.rectangle((left, top, left + width - 1, BAR_FLOOR - 1), fill=drawing.COLOURS[colour])
     return BAR_QUESTIONS[level - 1], str(sum(values)), image
 
 

@@ -16,6 +16,7 @@ from trl_vade.data.decoding import naming_row
 from trl_vade.data.own_values import own_rows
 from trl_vade.hub.posteriors.table import named_dataset
 from trl_vade.selection.batch_metrics import log_metrics
+from trl_vade.selection.on_time import OnTimeSelection
 
 from .batch import GenerationBatch
 from .batch_rows import with_gradient, with_pixels_counted
@@ -87,7 +88,7 @@ class VADEGRPOTrainer(GRPOTrainer):
     }
 
     publication: Publication  # the uploads; set before `GRPOTrainer.__init__`, which creates the repository
-    selection = None
+    selection: OnTimeSelection | None = None
     _batch: GenerationBatch | None = None  # None until the trainer is made, or where TRL's batches stay as they are
     _images = ImagesOnce()
     _line: tuple[str, tuple[tuple[str, int], ...]]  # see `begin_line`
