@@ -83,6 +83,11 @@ def check_seams(args: Any, say: Callable[[str], Any]) -> None:
             say(f"{lack}, so {feature} is off. The training goes on as in TRL.")
 
 
+def signature_of(method: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that gives an override the signature and the docstring of the installed library's method."""
+    return functools.wraps(method)
+
+
 _SIGNATURES = {  # of the library: a user may put another function in a method's place
     name: inspect.signature(getattr(GRPOTrainer, name)) for name in ("_inner_training_loop", LOGPS.partition("(")[0])
 }
