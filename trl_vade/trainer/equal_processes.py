@@ -18,18 +18,12 @@ from trl_vade.errors import ConfigurationError
 
 
 def refuse_differing_weights(trainer: Any) -> None:
-    """Refuse reference or reward models whose weights differ between processes. All processes must take part.
+    """Raise `ConfigurationError` on all processes if a reference or reward model differs between them.
 
     Replicas must have the same sum of bytes. Shards differ anyway; a shard of zeros is recognised.
-
-    Raises:
-        ConfigurationError: on all processes, if weights differ.
     """
     rewards = zip(trainer.reward_func_names, trainer.reward_funcs, strict=True)
-    models = {"The reference model": trainer.ref_model} | {
-        f"The reward model {name}": model for name, model in rewards
-    }
-    for name, model in models.items():
+    for name, model in [("The reference model", trainer.ref_model), *rewards]:
         if not isinstance(getattr(model, "module", model), PreTrainedModel):  # TRL may have wrapped it
             continue
         found = dict(enumerate(gather_object([weights_here(model)])))
