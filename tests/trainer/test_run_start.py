@@ -93,7 +93,7 @@ def test_rows_of_another_kind_start_from_the_prior(begin):
 
 
 def test_replaced_rows_are_looked_at_as_those_of_the_beginning(begin, text_rows):
-    trainer, _ = begin("uniform", vade_stratify_by="limit")
+    trainer, _ = begin(vade_stratify_by="limit")
     trainer.train_dataset = text_rows.select(range(3))
     with refused(ConfigurationError, ["train_dataset", "3 rows"], ["per_device_train_batch_size"]):
         trainer.train()
