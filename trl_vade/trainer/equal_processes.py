@@ -2,8 +2,7 @@
 
 The policy's weights are broadcast from the main process; the weights of these models are not. With accelerate's
 `fsdp_cpu_ram_efficient_loading: true`, transformers before 5.18 (which vLLM 0.31 requires) leaves zeros on every
-process but the first of a machine, and TRL 1.16 (`prepare_fsdp`) shards these zeros without a message. The KL at step
-1 was then 4.17. A machine of a cluster may also have another copy of the model.
+process but the first of a machine, and TRL 1.16 shards these zeros without a message (KL at step 1: 4.17).
 """
 
 from typing import Any

@@ -30,7 +30,7 @@ from trl_vade.trainer.checkpoint.posterior import save_posterior
 
 
 def test_the_stock_trainer_still_resumes_a_qwen_without_its_weights(vision_model_path, make_args, caplog, monkeypatch):
-    """When this fails, transformers loads them, and `weights.py` with its three overrides can go."""
+    """When this fails, transformers loads them, and `load_saved_weights` with its three overrides can go."""
     monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)  # off before transformers 5.23
     rows = rows_with_images()
     args = make_args(GRPOConfig, max_steps=2, save_strategy="steps", save_steps=1)

@@ -18,13 +18,10 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class LastCheckpoint(TrainerCallback):
-    """Callback that saves a checkpoint and stops after SIGTERM (preemption) or SIGINT (Ctrl-C).
+    """Callback that saves a checkpoint and stops at the end of the step after SIGTERM (preemption) or Ctrl-C.
 
-    The checkpoint is saved at the end of the optimiser step, and the signal then has its usual effect. A second Ctrl-C
-    interrupts at once. A signal that this process ignores, as background jobs of a script do with Ctrl-C, stays so.
-
-    With `enable_jit_checkpoint` of transformers, this callback does nothing. That setting may save between the scoring
-    of completions and the update, so its posterior knows more than its weights.
+    The signal then has its usual effect. A second Ctrl-C interrupts at once. A signal that this process ignores, as
+    background jobs of a script do with Ctrl-C, stays so. With `enable_jit_checkpoint` of transformers it does nothing.
     """
 
     def __init__(self, accelerator: Accelerator):
@@ -38,10 +35,7 @@ class LastCheckpoint(TrainerCallback):
 
     @contextmanager
     def watching(self, args: Any) -> Iterator[None]:
-        """Catch the signals within the block. After it, restore the handlers and raise the signal that arrived.
-
-        An error of the block is raised in place of the signal, which would hide it.
-        """
+        """Catch the signals within the block, and raise the one that arrived after it: not after an error."""
         in_main_thread = threading.current_thread() is threading.main_thread()  # Python allows handlers there alone
         if not in_main_thread or args.save_strategy == "no" or args.enable_jit_checkpoint:
             yield
@@ -55,7 +49,7 @@ class LastCheckpoint(TrainerCallback):
             for number, handler in before.items():
                 signal.signal(number, handler)
         if self._received is not None:
-            signal.raise_signal(self._received)
+            signal.raise_signal(self._received)  # after an error it would hide that
 
     def _note(self, number: int, frame: Any) -> None:
         if self._received == signal.SIGINT == number:

@@ -101,8 +101,7 @@ def _load_reference_model(trainer: Any, checkpoint: Path) -> None:
         state.update(torch.load(path, map_location="cpu", weights_only=True, mmap=True))
 
     on_main_process(read)
-    several = trainer.accelerator.num_processes > 1
-    options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=several)
+    options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=trainer.accelerator.num_processes > 1)
     set_model_state_dict(trainer.accelerator.unwrap_model(trainer.ref_model), state, options=options)
 
 
@@ -158,10 +157,7 @@ def model_being_saved(trainer: Any, folder: Path, *, by_trainer: bool) -> Iterat
 
 
 def _save_reference_model(trainer: Any, path: Path) -> None:
-    """Write the reference model, which follows the policy and which TRL 1.16 keeps in memory only.
-
-    Without it, a resumed run would be pulled to the base model again, without a message.
-    """
+    """Write the reference model, which follows the policy. TRL 1.16 would resume with the base model, and say nothing."""
     if trainer._dist.is_zero3 or trainer._dist.fsdp_version == 1:
         logger.warning_once(
             "sync_ref_model=True with DeepSpeed ZeRO-3 or FSDP1: the reference model's weights are not saved in the "
