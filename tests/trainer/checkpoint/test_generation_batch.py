@@ -1,21 +1,23 @@
 """TRL's buffered completions as a file and back; the pictures of each row are loaded again, or said to differ."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import datasets
 import numpy as np
 import pytest
 import torch
+from accelerate import Accelerator
 from datasets import Dataset
 from PIL import Image
 from trl.trainer.utils import shuffle_sequence_dict, split_tensor_dict
 
 from tests.support.marks import slow
-from tests.support.refusals import refused
 from tests.support.rows import with_variants
 from tests.support.runs import StopAfter, assert_same_end, first_letter, says_a_digit
 from trl_vade import VADEGRPOTrainer
-from trl_vade.trainer.checkpoint.generation_batch import file_name, load_generation_batch, save_generation_batch
+from trl_vade.trainer.checkpoint import generation_batch
+from trl_vade.trainer.checkpoint.generation_batch import SIZES, file_name, layout
 from trl_vade.trainer.images.store import PixelStore
 
 ROWS = [5, 2, 9]
@@ -25,12 +27,6 @@ def pixels(change=0.0):
     """Those of the three rows; the file must keep their type and every bit."""
     seeded = torch.Generator().manual_seed(1)
     return {"pixel_values": torch.rand(16, 3, generator=seeded).to(torch.bfloat16) + change}
-
-
-def store(of_rows=ROWS):
-    found = PixelStore(of_rows=of_rows)
-    found.put(pixels(), source=None)
-    return found
 
 
 def micro_batches():
@@ -64,28 +60,50 @@ def pixels_in(path):
     return [*torch.load(path, weights_only=True)[0][-1]]
 
 
+@pytest.fixture
+def standing_in():
+    """What a save and a resume read of a trainer inside a generation batch of these micro-batches."""
+
+    def make(of_rows=ROWS, found=None):
+        store = PixelStore(of_rows=of_rows)
+        store.put(pixels() if found is None else found, source=None)
+        return SimpleNamespace(
+            args=SimpleNamespace(output_dir="elsewhere", **dict.fromkeys(SIZES, 2)),
+            accelerator=Accelerator(cpu=True),
+            **{"num_iterations": 2, "beta": 0.0, "use_vllm": False, "_step": 1, "_buffered_inputs": micro_batches()},
+            _images=SimpleNamespace(on=True, stores={True: store}),
+        )
+
+    return make
+
+
 @pytest.mark.parametrize("of_rows", [ROWS, None], ids=["of rows", "of a transform"])
-def test_what_was_saved_comes_back_to_the_bit_with_pixels_of_the_rows_made_again(tmp_path, of_rows):
-    path, asked, expected = tmp_path / "batch.pt", [], micro_batches()
-    save_generation_batch(path, expected, store(of_rows))
+def test_what_was_saved_comes_back_to_the_bit_with_pixels_of_the_rows_made_again(
+    standing_in, tmp_path, monkeypatch, caplog, of_rows
+):
+    asked, saved, resumed = [], standing_in(of_rows), standing_in(None, {})
+    monkeypatch.setattr(generation_batch, "process_again", lambda _, rows: asked.append(rows) or pixels())
+    generation_batch.save_batch_in_use(saved, tmp_path)
+    path, run = tmp_path / file_name(0), {"layout": layout(saved), "micro_step": 1}
     assert path.stat().st_size < 20_000  # each slice alone
     assert pixels_in(path) == ([] if of_rows else ["pixel_values"])
-    loaded, found, rows = load_generation_batch(path, lambda rows: asked.append(rows) or pixels())
-    assert_same([*loaded, found], [*expected, pixels()])
-    assert rows == of_rows
-    assert asked == ([ROWS] if of_rows else [])
-    save_generation_batch(path, expected, PixelStore(of_rows=ROWS))  # without pixels
-    assert load_generation_batch(path, lambda rows: 1 / 0)[1] == {}
-
-
-@pytest.mark.parametrize(
-    "other", [pixels(1.0), {"pixel_values": pixels()["pixel_values"][:-1]}, {"pixel_values": torch.zeros(16, 3)}, {}]
-)
-def test_rows_with_other_pictures_are_named(tmp_path, other):
-    path = tmp_path / "batch.pt"
-    save_generation_batch(path, micro_batches(), store())
-    with refused(ValueError, names=["[5, 2, 9]", "pictures"]):
-        load_generation_batch(path, lambda rows: other)
+    generation_batch.resume_batch_in_use(resumed, tmp_path, run)
+    store = resumed._images.stores[True]
+    assert_same([*resumed._buffered_inputs, store.tensors], [*saved._buffered_inputs, pixels()])
+    assert (store.of_rows, asked) == (of_rows, [ROWS] if of_rows else [])
+    if of_rows:
+        others = (
+            {"pixel_values": pixels()["pixel_values"][:-1]},
+            {"pixel_values": torch.zeros(16, 3)},
+            pixels(1.0),
+            {},
+        )
+        for other in others:
+            monkeypatch.setattr(generation_batch, "process_again", lambda _, rows, other=other: other)
+            caplog.clear()
+            generation_batch.resume_batch_in_use(resumed, tmp_path, run)
+            assert "the pictures of the rows [5, 2, 9] are others" in caplog.text
+            assert resumed._buffered_inputs is None
 
 
 def picture(number, size=56):

@@ -7,7 +7,6 @@ digests, and a resume makes them again. Pixels of a transform, which may be rand
 
 import hashlib
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,6 @@ from accelerate.utils import gather_object, send_to_device
 from trl_vade.data.loading import with_image_lists
 
 from ..batch import prompts_of
-from ..batch_rows import Batch
-from ..images.store import PixelStore
 from ..loader import generate_every
 
 logger = get_logger(__name__)
@@ -44,11 +41,22 @@ def layout(trainer: Any) -> dict[str, int]:
 
 
 def save_batch_in_use(trainer: Any, directory: str | os.PathLike[str]) -> None:
-    """Write this process's part of the batch, unless the next step generates."""
-    if trainer._step % generate_every(trainer) and Path(directory) != Path(trainer.args.output_dir):
-        path = Path(directory) / file_name(trainer.accelerator.process_index)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        save_generation_batch(path, trainer._buffered_inputs, trainer._images.stores[True])
+    """Write this process's part of the batch, unless the next step generates.
+
+    The file has the micro-batches, the rows of their pixels or else these, and digests of the pixels.
+    """
+    if not trainer._step % generate_every(trainer) or Path(directory) == Path(trainer.args.output_dir):
+        return
+    path, store = Path(directory) / file_name(trainer.accelerator.process_index), trainer._images.stores[True]
+    pixels = store.tensors if store.of_rows is None else {}
+    parts = [{name: _copied(value) for name, value in part.items()} for part in (*trainer._buffered_inputs, pixels)]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    torch.save((parts, store.of_rows, _digests(store.tensors)), path)
+
+
+def _copied(value: Any) -> Any:
+    # The file would hold all of the memory that a view is of.
+    return value.detach().cpu().clone() if torch.is_tensor(value) else value
 
 
 def resume_batch_in_use(trainer: Any, checkpoint: str | os.PathLike[str], run: dict[str, Any]) -> None:
@@ -61,7 +69,11 @@ def resume_batch_in_use(trainer: Any, checkpoint: str | os.PathLike[str], run: d
         if changed := {name: (there[name], size) for name, size in here.items() if size != there[name]}:
             raise ValueError(f"it is made for other settings, before and now: {changed}")
         path, store = Path(checkpoint) / file_name(trainer.accelerator.process_index), trainer._images.stores[True]
-        batch, pixels, rows = load_generation_batch(path, lambda rows: _process_again(trainer, rows))
+        (*batch, pixels), rows, digests = torch.load(path, map_location="cpu", weights_only=True)
+        if rows is not None and digests:
+            pixels = process_again(trainer, rows)
+        if _digests(pixels) != digests:
+            raise ValueError(f"the pictures of the rows {rows} are others now, or the processor is another")
         batch = send_to_device(batch, trainer.accelerator.device)
         store.put(pixels, source=path)
         store.of_rows = rows
@@ -78,34 +90,7 @@ def resume_batch_in_use(trainer: Any, checkpoint: str | os.PathLike[str], run: d
     )
 
 
-def save_generation_batch(path: str | os.PathLike[str], micro_batches: list[Batch], store: PixelStore) -> None:
-    """Write the micro-batches, the rows of their pixels or else these, and digests of the pixels."""
-    pixels = store.tensors if store.of_rows is None else {}
-    parts = [{name: _copied(value) for name, value in part.items()} for part in (*micro_batches, pixels)]
-    torch.save((parts, store.of_rows, _digests(store.tensors)), path)
-
-
-def _copied(value: Any) -> Any:
-    # The file would hold all of the memory that a view is of.
-    return value.detach().cpu().clone() if torch.is_tensor(value) else value
-
-
-def load_generation_batch(
-    path: str | os.PathLike[str], process: Callable[[list[int]], dict[str, torch.Tensor]]
-) -> tuple[list[Batch], dict[str, torch.Tensor], list[int] | None]:
-    """Return the micro-batches in the file, the pixels of the store, and its rows.
-
-    `process` makes the pixels of rows again; others than before are a `ValueError`. Other errors are of any kind.
-    """
-    (*batches, pixels), rows, digests = torch.load(path, map_location="cpu", weights_only=True)
-    if rows is not None and digests:
-        pixels = process(rows)
-    if _digests(pixels) != digests:
-        raise ValueError(f"the pictures of the rows {rows} are others now, or the processor is another")
-    return batches, pixels, rows
-
-
-def _process_again(trainer: Any, rows: list[int]) -> dict[str, torch.Tensor]:
+def process_again(trainer: Any, rows: list[int]) -> dict[str, torch.Tensor]:
     """Return the pixels of rows, read and processed as for their generation batch."""
     prompts = prompts_of(with_image_lists(trainer.selection.loader.decoder.load(rows)))
     with trainer._images.preparing(True):

@@ -157,7 +157,7 @@ def model_being_saved(trainer: Any, folder: Path, *, by_trainer: bool) -> Iterat
 
 
 def _save_reference_model(trainer: Any, path: Path) -> None:
-    """Write the reference model, which follows the policy. TRL 1.16 would resume with the base model, and say nothing."""
+    """Write the reference model, which follows the policy. TRL 1.16 saves none, and does not say so."""
     if trainer._dist.is_zero3 or trainer._dist.fsdp_version == 1:
         logger.warning_once(
             "sync_ref_model=True with DeepSpeed ZeRO-3 or FSDP1: the reference model's weights are not saved in the "
