@@ -21,12 +21,9 @@ from tests.support.runs import (
 )
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer, load_snapshot
 from trl_vade.errors import CheckpointIncompleteError, ReplicaDivergenceError, SnapshotError, SnapshotMismatchError
-from trl_vade.hub.posteriors.facts import fact_rows
-from trl_vade.hub.posteriors.table import posterior_table
 from trl_vade.samplers.snapshot import POSTERIOR_FILE
 from trl_vade.trainer.checkpoint.folders import MARKER_FILE
 from trl_vade.trainer.checkpoint.generation_batch import file_name
-from trl_vade.trainer.checkpoint.posterior import save_posterior
 
 
 def test_the_stock_trainer_still_resumes_a_qwen_without_its_weights(vision_model_path, make_args, caplog, monkeypatch):
@@ -53,16 +50,9 @@ def test_the_best_model_is_loaded_with_its_weights_at_the_end(vision_model_path,
         evaluations.append(1)
         return [1.0 / len(evaluations)] * len(completions)
 
-    args = make_args(
-        save_strategy="steps",
-        save_steps=1,
-        max_steps=3,
-        eval_strategy="steps",
-        eval_steps=1,
-        per_device_eval_batch_size=16,
-        load_best_model_at_end=True,
-        metric_for_best_model="eval_reward",
-    )
+    best = {"load_best_model_at_end": True, "metric_for_best_model": "eval_reward", "max_steps": 3}
+    evaluation = {"eval_strategy": "steps", "eval_steps": 1, "per_device_eval_batch_size": 16}
+    args = make_args(save_strategy="steps", save_steps=1, **best, **evaluation)
     trainer = VADEGRPOTrainer(vision_model_path, best_at_first, args, rows, eval_dataset=held_out)
     trainer.train()
     best, last = (Path(args.output_dir) / f"checkpoint-{step}" for step in (1, 3))
@@ -70,13 +60,6 @@ def test_the_best_model_is_loaded_with_its_weights_at_the_end(vision_model_path,
     saved = [AutoModelForImageTextToText.from_pretrained(path).state_dict() for path in (best, last)]
     assert_equal_weights(weights(trainer), saved[0])
     assert not saved[0]["lm_head.weight"].equal(saved[1]["lm_head.weight"])
-
-
-def test_only_a_checkpoint_inside_a_generation_batch_holds_its_completions(checkpointed_run):
-    trainer, folder = checkpointed_run("iterated")
-    assert [(folder / f"checkpoint-{step}" / file_name(0)).exists() for step in (1, 2, 3)] == [True, False, True]
-    trainer.save_model(_internal_call=True)  # as push_to_hub calls it: completions belong to a checkpoint alone
-    assert not (Path(trainer.args.output_dir) / file_name(0)).exists()
 
 
 def unlisted(checkpoint, name):
@@ -89,7 +72,10 @@ def unlisted(checkpoint, name):
 def test_completions_that_are_not_there_are_refused_or_on_purpose_generated_anew_and_the_log_says_so(
     text_model_path, text_rows, make_args, checkpointed_run, caplog
 ):
-    checkpoint = checkpointed_run("iterated")[1] / "checkpoint-1"
+    trainer, folder = checkpointed_run("iterated")
+    trainer.save_model(_internal_call=True)  # as push_to_hub calls it: completions belong to a checkpoint alone
+    assert not Path(trainer.args.output_dir, file_name(0)).exists()
+    checkpoint = folder / "checkpoint-1"
     (checkpoint / file_name(0)).unlink()
     args = make_args(num_iterations=2, max_steps=3)
     resumed = VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows)
@@ -128,27 +114,6 @@ MISMATCHES = [  # changes of the arguments, other rows, another reward, and what
     ({}, range(23, -1, -1), says_a_digit, ["dataset_fingerprint"]),
     ({}, None, is_short, ["says_a_digit", "is_short"]),
 ]
-
-
-def test_a_local_base_model_stays_unknown_wherever_the_posterior_is_published_from(
-    text_model_path, text_rows, make_args, tmp_path, monkeypatch
-):
-    (tmp_path / "outputs").mkdir()
-    (tmp_path / "outputs" / "sft").symlink_to(text_model_path)
-    monkeypatch.chdir(tmp_path)
-    trainer = VADEGRPOTrainer("outputs/sft", says_a_digit, make_args(), text_rows)
-    assert trainer.model.config._name_or_path == "outputs/sft"
-    save_posterior(trainer, tmp_path / "local", checkpoint=False)
-    trainer.model.config._name_or_path = "you/sft"  # nothing here is called that: it came from the Hub
-    save_posterior(trainer, tmp_path / "hub", checkpoint=False)
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path / "elsewhere")
-    tables = [posterior_table(load_snapshot(tmp_path / folder)) for folder in ("local", "hub")]
-    assert [table.metadata.get("base_model") for table in tables] == [None, "you/sft"]
-    assert [dict(fact_rows(table)).get("`base_model`") for table in tables] == [
-        None,
-        "[you/sft](https://huggingface.co/you/sft)",
-    ]
 
 
 @pytest.fixture
