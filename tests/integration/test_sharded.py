@@ -13,7 +13,7 @@ from transformers import Qwen2_5_VLForConditionalGeneration
 from tests.support.checkpoints import without_later
 from trl_vade import load_snapshot
 from trl_vade.selection.log import SelectionLog
-from trl_vade.trainer.checkpoint.reference_model import REFERENCE_FILE
+from trl_vade.trainer.checkpoint.resuming import REFERENCE_FILE
 
 pytestmark = pytest.mark.slow
 

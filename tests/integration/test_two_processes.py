@@ -16,7 +16,7 @@ from trl_vade import load_snapshot
 from trl_vade.hub.posteriors.repository import steps_in
 from trl_vade.samplers.snapshot import POSTERIOR_FILE
 from trl_vade.selection.log import SelectionLog
-from trl_vade.trainer.checkpoint.reference_model import REFERENCE_FILE
+from trl_vade.trainer.checkpoint.resuming import REFERENCE_FILE
 
 pytestmark = pytest.mark.slow
 

@@ -93,9 +93,7 @@ def test_a_report_that_fails_is_a_warning_and_the_training_succeeds(text_model_p
     assert [record for record in caplog.records if "no report" in record.message and SUMMARY_FILE in record.message]
 
 
-def test_a_resumed_run_has_a_report_of_all_of_it_with_its_rows_and_all_its_starts(
-    text_model_path, text_rows, reporting
-):
+def test_a_resumed_run_has_a_report_of_all_of_it_with_its_rows(text_model_path, text_rows, reporting):
     args = reporting(save_strategy="steps", save_steps=1)
     whole = reporting(save_strategy="steps", save_steps=1, output_dir=f"{args.output_dir}-whole")
     train(text_model_path, text_rows, whole)
@@ -104,7 +102,6 @@ def test_a_resumed_run_has_a_report_of_all_of_it_with_its_rows_and_all_its_start
     VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows).train(resume_from_checkpoint=True)
     assert (kept(args, SUMMARY_FILE)["steps"], kept(args, SUMMARY_FILE)["generation_batches"]) == (2, 2)
     assert kept(args, ROWS_FILE) == kept(whole, ROWS_FILE)
-    assert [start["step"] for start in kept(args, RUN_FILE)["starts"]] == [0, 1]
 
 
 def test_what_a_report_notes_changes_nothing_of_the_run(text_model_path, text_rows, make_args, tmp_path):

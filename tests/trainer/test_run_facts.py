@@ -1,6 +1,7 @@
 """What a run says of itself: its settings, its counts, and where its rows come from."""
 
 import json
+import shlex
 from dataclasses import replace
 
 import pytest
@@ -16,8 +17,7 @@ from trl_vade.selection.report.record import read_run
 from trl_vade.selection.report.summary import summarise
 from trl_vade.trainer import run_facts
 from trl_vade.trainer.report import live_run
-from trl_vade.trainer.run_description import describe_run
-from trl_vade.trainer.run_facts import card_facts
+from trl_vade.trainer.run_facts import card_facts, describe_run
 from trl_vade.version import __version__
 
 
@@ -48,22 +48,12 @@ def test_a_run_says_what_it_was_asked_and_what_it_has_done(trained):
     success = {"success_reward": "says_a_digit", "success_threshold": 0.5, "num_generations": 4, "temperature": 1.0}
     chosen = {"sampler": "thompson", "preset": "balanced", "information_gain": "asymmetric", "cooldown": 0.5}
     decays = {"decay_sampled": 0.2, "decay_unsampled": 0.999, "signal_aware_decay": True}
-    expected = {
-        "package_version": __version__,
-        "seed": 3,
-        "rewards": ["says_a_digit"],
-    }
+    expected = {"package_version": __version__, "seed": 3, "rewards": ["says_a_digit"]}
     expected |= counted | success | chosen | decays
     assert {name: facts[name] for name in expected} == expected
     assert len(facts["dataset_fingerprint"]) == 64
     recipe = {"learning_rate": 1e-2, "max_steps": 3, "lr_scheduler_type": "linear", "num_processes": 1, "bf16": False}
     assert {name: facts["recipe"][name] for name in recipe} == recipe
-
-
-@pytest.mark.parametrize("settings", [{}, {"vade_sampler": "uniform"}, {"vade_sampler": OWN}])
-def test_facts_are_strict_json(facts_of, settings):
-    facts = facts_of(**settings)
-    assert json.loads(json.dumps(facts, allow_nan=False)) == facts
 
 
 def test_a_folder_of_this_machine_is_no_base_model_and_no_data_set(facts_of, tmp_path, monkeypatch):
@@ -84,25 +74,23 @@ def test_a_folder_of_this_machine_is_no_base_model_and_no_data_set(facts_of, tmp
 )
 def test_the_data_set_is_called_what_the_user_calls_it_and_nothing_is_guessed(trained, monkeypatch, name, found):
     monkeypatch.setattr(trained, "dataset_name", name)
-    for facts in (card_facts(trained), describe_run(trained, {})):
+    for facts in (card_facts(trained), describe_run(trained)):
         assert (facts["dataset"], facts["dataset_revision"]) == found
     assert card_facts(trained, "you/others")["dataset"] == "you/others"
 
 
-def test_the_repository_of_the_model_is_named_with_its_owner_or_not_at_all(facts_of):
-    assert facts_of(hub_model_id="you/run")["model_repo"] == "you/run"
-    assert facts_of(hub_model_id="run")["model_repo"] is None
-
-
 def test_settings_that_do_not_reach_the_sampler_are_no_facts(facts_of):
     facts = facts_of(vade_sampler=OWN, vade_cooldown=0.1)
+    assert json.loads(json.dumps(facts, allow_nan=False)) == facts
     assert facts["sampler"] == OWN
     assert facts["preset"] is facts["information_gain"] is facts["cooldown"] is None
 
 
 def test_a_run_without_a_posterior_has_no_facts_of_one(facts_of):
-    facts = facts_of([always_half, says_a_digit], vade_sampler="uniform", shuffle_dataset=False)
+    changes = {"vade_sampler": "uniform", "shuffle_dataset": False, "max_steps": -1, "num_train_epochs": 2}
+    facts = facts_of([always_half, says_a_digit], hub_model_id="run", **changes)
     assert facts["rewards"] == ["always_half", "says_a_digit"]
+    assert facts["model_repo"] is facts["recipe"]["max_steps"] is None  # not known before training begins
     assert not facts.keys() & {"generation_batches", "num_samples", "success_reward", "decay_sampled"}
 
 
@@ -126,9 +114,17 @@ def test_a_posterior_tells_the_facts_of_its_run_and_no_path_of_this_machine(trai
     assert not [path for path in (tmp_path, trained.args.output_dir) if str(path).encode() in content]
 
 
-def test_steps_are_known_before_training_begins_only_where_they_are_not_counted_in_epochs(facts_of):
-    assert facts_of(max_steps=7)["recipe"]["max_steps"] == 7
-    assert facts_of(max_steps=-1, num_train_epochs=2)["recipe"]["max_steps"] is None
+def test_a_report_names_command_settings_and_versions(trained, text_model_path, monkeypatch):
+    monkeypatch.setattr(trained, "eval_dataset", {"a": make_text_rows(), "b": make_text_rows()})
+    about = describe_run(trained)
+    assert (about["model"], about["rows"], about["rewards"]) == (text_model_path, 24, ["says_a_digit"])
+    assert about["validation_answers"] == {"a": 24 * 4, "b": 24 * 4}
+    assert {"learning_rate", "seed"} <= {*about["changed_settings"]}
+    assert "vade_decay_sampled" not in about["changed_settings"]
+    assert about["settings"]["vade_decay_sampled"] == 0.2  # the preset's
+    assert {"trl_vade", "trl", "torch", "transformers"} <= about["versions"].keys()
+    assert about["hardware"] == "1 x CPU"
+    assert shlex.split(about["command"])[0].startswith(("python", "pytest"))
 
 
 # -------------------------------------------------------------------------------------------------------- so far

@@ -53,15 +53,6 @@ def counts(trainer):
 # --------------------------------------------------------------------------------------------------- other rows
 
 
-@pytest.mark.parametrize("sampler", ["stock", "uniform", "thompson"])
-def test_rows_that_are_put_in_place_before_training_are_those_that_are_trained_on(begin, text_rows, sampler):
-    trainer, asked = begin(sampler)
-    trainer.train_dataset = text_rows.select(range(12, 24))
-    trainer.train()
-    assert asked.rows <= set(range(12, 24))
-    assert sum(map(len, asked.batches)) == 24
-
-
 @pytest.mark.slow
 def test_uniform_takes_replaced_rows_as_the_stock_trainer_does(begin, text_rows):
     runs = []
@@ -102,30 +93,19 @@ def test_rows_of_another_kind_start_from_the_prior(begin):
 
 
 def test_replaced_rows_are_looked_at_as_those_of_the_beginning(begin, text_rows):
-    trainer, _ = begin()
+    trainer, _ = begin(vade_stratify_by="limit")
     trainer.train_dataset = text_rows.select(range(3))
     with refused(ConfigurationError, ["train_dataset", "3 rows"], ["per_device_train_batch_size"]):
         trainer.train()
     trainer.train_dataset = text_rows.to_iterable_dataset()
-    with refused(ConfigurationError, ["train_dataset", "IterableDataset"]):
-        trainer.train()
-
-
-def test_uniform_refuses_to_become_the_stock_trainer_on_the_way(begin, text_rows):
-    trainer, _ = begin("uniform")
-    trainer.train_dataset = text_rows.to_iterable_dataset()
     with refused(ConfigurationError, ["train_dataset", "IterableDataset"], ["VADEGRPOTrainer"]):
         trainer.train()
-
-
-def test_the_columns_of_replaced_rows_are_looked_at_too(begin, text_rows):
-    trainer, _ = begin(vade_stratify_by="limit")
     trainer.train_dataset = text_rows.remove_columns("limit")
     with refused(ConfigurationError, ["vade_stratify_by='limit'"], ["None"]):
         trainer.train()
 
 
-def test_replaced_rows_that_are_too_long_are_dropped(begin, text_rows):
+def test_replaced_rows_are_trained_on_and_those_that_are_too_long_are_dropped(begin, text_rows):
     trainer, asked = begin(vade_max_prompt_length=40)
     long = [{"role": "user", "content": "say a digit " * 30}]
     trainer.train_dataset = text_rows.map(
@@ -140,7 +120,7 @@ def test_a_resume_on_replaced_rows_is_a_mismatch(begin, text_rows):
     trainer, _ = begin(save_strategy="steps", save_steps=1, max_steps=2)
     trainer.train()
     trainer.train_dataset = text_rows.select(range(12))
-    with refused(ValueError, ["24 training rows", "12"], ["vade_posterior_init"]):
+    with refused(ValueError, ["rows", 24, 12], ["vade_posterior_init"]):
         trainer.train(resume_from_checkpoint=True)
 
 
@@ -218,10 +198,3 @@ def test_the_trials_of_a_hyperparameter_search_can_be_compared(try_seeds, sample
         assert batches == stock
         for mine, other in zip(ends, theirs, strict=True):
             assert_equal_weights(mine, other)
-
-
-def test_a_first_trial_has_the_seed_of_its_trial(try_seeds, begin):
-    _, batches, _ = try_seeds("uniform", 5)
-    trainer, asked = begin("uniform", seed=5)
-    trainer.train()
-    assert batches == asked.batches

@@ -39,7 +39,7 @@ TRIED = {  # by page of docs/upstream: the tests here or elsewhere that drive bo
     "colocated_requests": "test_image_tokens_that_trl_sends_alone_stay",
     "engine_processor": "test_image_settings_that_trl_hands_to_the_engine_stay",
     "vision_embeddings": "tests/engines/test_engines.py",
-    "other_safetensors": "tests/trainer/checkpoint/test_weights_index.py",
+    "other_safetensors": "tests/trainer/checkpoint/test_resuming.py",
     "fsdp2_weights": "tests/engines/test_engines.py",
     "answers_executed": "tests/lmms/test_guard.py",
     "exit_code": "tests/lmms/test_evaluate.py",

@@ -23,7 +23,7 @@ from .harmless import HarmlessCallback, callback_of, harmless
 from .loader import generate_every
 from .presets import is_adaptive, setting
 from .report import live_run
-from .run_description import run_names
+from .run_facts import run_names
 
 SHARES = {  # words, by metric without `vade/`
     "effective_gradient_ratio": "useful",

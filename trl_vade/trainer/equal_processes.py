@@ -2,8 +2,7 @@
 
 The policy's weights are broadcast from the main process; the weights of these models are not. With accelerate's
 `fsdp_cpu_ram_efficient_loading: true`, transformers before 5.18 (which vLLM 0.31 requires) leaves zeros on every
-process but the first of a machine, and TRL 1.16 (`prepare_fsdp`) shards these zeros without a message. The KL at step
-1 was then 4.17. A machine of a cluster may also have another copy of the model.
+process but the first of a machine, and TRL 1.16 shards these zeros without a message (KL at step 1: 4.17).
 """
 
 from typing import Any
@@ -18,18 +17,12 @@ from trl_vade.errors import ConfigurationError
 
 
 def refuse_differing_weights(trainer: Any) -> None:
-    """Refuse reference or reward models whose weights differ between processes. All processes must take part.
+    """Raise `ConfigurationError` on all processes if a reference or reward model differs between them.
 
     Replicas must have the same sum of bytes. Shards differ anyway; a shard of zeros is recognised.
-
-    Raises:
-        ConfigurationError: on all processes, if weights differ.
     """
     rewards = zip(trainer.reward_func_names, trainer.reward_funcs, strict=True)
-    models = {"The reference model": trainer.ref_model} | {
-        f"The reward model {name}": model for name, model in rewards
-    }
-    for name, model in models.items():
+    for name, model in [("The reference model", trainer.ref_model), *rewards]:
         if not isinstance(getattr(model, "module", model), PreTrainedModel):  # TRL may have wrapped it
             continue
         found = dict(enumerate(gather_object([weights_here(model)])))

@@ -91,7 +91,7 @@ class VADEGRPOTrainer(GRPOTrainer):
     selection: OnTimeSelection | None = None
     _batch: GenerationBatch | None = None  # None until the trainer is made, or where TRL's batches stay as they are
     _images = ImagesOnce()
-    _line: tuple[str, tuple[tuple[str, int], ...]]  # see `begin_line`
+    _line: tuple[str, tuple[tuple[str, int], ...]]  # its id and the line of its checkpoint, see `write_marker`
     _weights_left_out = False  # whether a checkpoint had weights that transformers passed over
 
     # ---------------------------------------------------------------------------------------------------- the start

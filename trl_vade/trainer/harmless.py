@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, TypeVar
 
 from accelerate.logging import get_logger
@@ -24,9 +23,6 @@ class HarmlessCallback(TrainerCallback):
     active = True
     absence: str  # the sentence of the warning, such as "The console is off"
 
-    def stop(self) -> None:
-        """Give back what the callback holds, after its error."""
-
 
 def harmless(method: Callable[..., Any]) -> Callable[..., Any]:
     """Log an error of a method of a `HarmlessCallback`, and do nothing from then on."""
@@ -39,9 +35,6 @@ def harmless(method: Callable[..., Any]) -> Callable[..., Any]:
             return method(callback, *positional, **named)
         except Exception as error:
             callback.active = False
-            with suppress(Exception):  # a terminal that is gone
-                callback.stop()
             logger.warning(f"{callback.absence} ({type(error).__name__}: {error}). The training is not affected.")
-            return None
 
     return guarded

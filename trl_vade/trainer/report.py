@@ -9,12 +9,12 @@ import numpy as np
 
 from trl_vade.data.row_views import describe_row, key_text, row_labels
 from trl_vade.files import save_whole
-from trl_vade.selection.report.record import ROWS_FILE, RUN_FILE, SHOWN, Run, read_kept
+from trl_vade.selection.report.record import ROWS_FILE, RUN_FILE, SHOWN, Run
 from trl_vade.selection.report.writing import write_report
 
 from .harmless import HarmlessCallback, harmless
 from .presets import setting
-from .run_description import describe_run, encode_run, run_names
+from .run_facts import describe_run, run_names
 
 MOST_STRATA = 100  # labels; more are names of rows, and no tasks
 NAMED = 50  # rows at each end of the pass rates that have their id and question in `vade_rows.json`
@@ -37,10 +37,9 @@ class VADEReportCallback(HarmlessCallback):
     @harmless
     def on_train_begin(self, args, state, control, **kwargs):
         """Write `vade_run.json`."""
-        path = Path(args.output_dir, RUN_FILE)
-        content = encode_run(describe_run(self._trainer, read_kept(path) if state.global_step else {}))
-        save_whole(path, content)
-        self.about = json.loads(content)  # the page must not show what the file hides
+        content = json.dumps(describe_run(self._trainer), indent=2, ensure_ascii=False, default=str)
+        save_whole(Path(args.output_dir, RUN_FILE), f"{content}\n".encode())
+        self.about = json.loads(content)  # the page is as if it was made of the file
 
     @harmless
     def on_save(self, args, state, control, **kwargs):

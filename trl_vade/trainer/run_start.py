@@ -1,21 +1,28 @@
-"""The start of each `train()`: the posterior of the new run, and a data set that may have been replaced."""
+"""The start of each `train()`: a folder of its own, the posterior, and a data set that may have been replaced."""
 
+import json
+import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+from uuid import uuid4
 
 import numpy as np
 from accelerate.logging import get_logger
 
 from trl_vade.data.row_keys import find_rows
-from trl_vade.errors import ConfigurationError
+from trl_vade.errors import CheckpointSaveError, ConfigurationError
 from trl_vade.selection.on_time import OnTimeSelection
 from trl_vade.selection.outcomes import GroupOutcomes
 
-from .checkpoint.lock import holding
-from .checkpoint.resuming import begin_line, refuse_other_adapters, resolve_checkpoint
+from .checkpoint.folders import LOCK_FILE, look_at
+from .checkpoint.resuming import refuse_other_adapters, resolve_checkpoint
 from .console import saying_how_it_ended
 from .loader import loading_ahead
+from .main_process import on_main_process
 from .overlong import drop_overlong
 from .preflight import check_stratify_by, refuse_unreadable, why_not_chosen
 from .presets import is_adaptive
@@ -35,7 +42,8 @@ def whole_run(trainer: Any, asked: Any) -> Iterator[str | None]:
         checkpoint = resolve_checkpoint(asked, trainer.args.output_dir)
         if checkpoint is not None:
             refuse_other_adapters(trainer.model, checkpoint)
-        trainer._line = begin_line(checkpoint)
+        line = look_at(Path(checkpoint)).line if checkpoint else ()
+        trainer._line = on_main_process(lambda: (uuid4().hex[:16], line))
         if trainer.selection is not None and not is_adaptive(trainer.args):
             trainer.args.ignore_data_skip = False  # skipping tickets is free, and uniform keeps TRL's epochs
         ends = trainer._last_checkpoint.watching(trainer.args), loading_ahead(trainer), saying_how_it_ended(trainer)
@@ -43,27 +51,75 @@ def whole_run(trainer: Any, asked: Any) -> Iterator[str | None]:
             yield checkpoint
 
 
+@contextmanager
+def holding(output_dir: str | os.PathLike[str]) -> Iterator[None]:
+    """Keep other runs out of `output_dir` within the block. All processes must take part.
+
+    All raise `ConfigurationError` if another run holds the folder, `CheckpointSaveError` if it cannot be written.
+    """
+    held: list[IO[str]] = []
+    on_main_process(lambda: held.append(_hold(Path(output_dir))))
+    try:
+        yield
+    finally:
+        for file in held:
+            file.close()
+
+
+def _hold(folder: Path) -> IO[str]:
+    """Return the file with a record lock, in which forked workers have no part: they cannot keep it.
+
+    Trap: the lock is gone as soon as this process closes the file anywhere, so nothing else may open it.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = open(folder / LOCK_FILE, "a+", encoding="utf-8")  # noqa: SIM115
+        try:
+            import fcntl
+
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            file.seek(0)
+            raise ConfigurationError(
+                f"output_dir={str(folder)!r} is in use by another run ({file.read().strip()}). Wait for its "
+                "end, stop it, or set another output_dir."
+            ) from None
+        except (ImportError, OSError):  # Windows, or a file system without locks
+            pass
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        file.truncate(0)
+        file.write(json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "start": now}) + "\n")
+        file.flush()
+        return file
+    except OSError as error:
+        raise CheckpointSaveError(
+            f"output_dir={str(folder)!r} cannot be written ({type(error).__name__}: {error}), so this run could save "
+            "nothing. Free disk space, check the permissions, or set another output_dir."
+        ) from error
+
+
 def start_run(trainer: Any, *, resumed: bool, trial: Any = None) -> None:
     """Set `trainer.selection` for the run that begins, and log notices about its rows.
 
-    The first run uses the selection that the trainer was made with. A later run starts a new one, as in TRL. So does
-    each trial of a hyperparameter search, which may have set another seed. If `train_dataset` was replaced, the
-    posterior keeps the counts of the rows that stayed.
+    The first run uses the selection that the trainer was made with. A later run starts a new one, as in TRL, and so
+    does each trial of a search, which may have set another seed. If `train_dataset` was replaced, the posterior keeps
+    the counts of the rows that stayed. A `resumed` run gets the counts of its checkpoint afterwards.
 
-    `trainer._rows` is the data set of its selection, and `_has_begun` tells whether a run used that. A `resumed` run
-    has the counts of its checkpoint. New rows that the sampler cannot choose from are a `ConfigurationError`.
+    `trainer._rows` is the data set of its selection, and `_has_begun` tells whether a run used that. New rows that the
+    sampler cannot choose from are a `ConfigurationError`.
     """
     earlier, replaced = trainer.selection, trainer.train_dataset is not trainer._rows
     if replaced:
         _look_at_rows(trainer)
     if earlier is not None:
-        if replaced and not resumed:
-            _keep_counts(trainer, earlier)
-        elif replaced:
+        if replaced or trainer._has_begun or trial is not None:
             trainer.selection = make_selection(trainer)
-        elif not resumed:  # the log of a start that left nothing else is set aside, too
-            used = trainer._has_begun or trial is not None
-            begin_anew(trainer, make_selection(trainer) if used else earlier)
+        log = trainer.selection.feedback.log
+        # The log of a start that left nothing else is set aside, too.
+        if not resumed and trainer.accelerator.is_main_process and (kept := log.set_aside()):
+            logger.warning(f"The earlier choices are kept in {kept}. This run writes {log.path}.")
+        if replaced and not resumed and earlier.sampler.posterior.visited.size:
+            _keep_counts(trainer, earlier)
         if replaced or not trainer._has_begun:
             trainer.selection.describe_rows(adaptive=is_adaptive(trainer.args))
     trainer._has_begun = True
@@ -94,28 +150,19 @@ def _keep_counts(trainer: Any, earlier: OnTimeSelection) -> None:
     This is a warm start with all of their counts: one step of the posterior, and the first line of the log. The totals
     of the run go on.
     """
-    selection, belief, before = make_selection(trainer), earlier.sampler.posterior, earlier.feedback
-    feedback, totals = selection.feedback, before.state_dict()
-    if not belief.visited.size:
-        return begin_anew(trainer, selection)
-    feedback.adopt_signal(before.signal.facts | {"run": totals})
-    found, rows = find_rows(earlier.sample_keys[0][belief.visited], selection.sample_keys[0])
+    belief, before, feedback = earlier.sampler.posterior, earlier.feedback, trainer.selection.feedback
+    found, rows = find_rows(earlier.sample_keys[0][belief.visited], trainer.selection.sample_keys[0])
+    feedback.adopt_signal(before.signal.facts | {"run": before.state_dict()})
     if feedback.signal.facts != before.signal.facts:  # pass rates under another one say nothing
         found[:] = False
-    begin_anew(trainer, selection if found.any() else make_selection(trainer))
     if found.any():
-        feedback.load_state_dict(totals | {"outage": {}})
+        feedback.load_state_dict(before.state_dict() | {"outage": {}})
         alpha, beta = belief.counts(belief.visited[found])
         outcomes = GroupOutcomes(rows[found], alpha, alpha + beta, np.zeros(len(alpha), dtype=np.bool_))
         feedback.warm_start(outcomes, "the earlier rows")
+    else:
+        trainer.selection = make_selection(trainer)  # without the signal of other rows
     logger.warning(
         f"train_dataset was replaced. The posterior keeps the counts of {found.sum()} of the {found.size} scored "
         f"rows. The other {len(trainer._rows) - found.sum()} of the {len(trainer._rows)} rows start from the prior."
     )
-
-
-def begin_anew(trainer: Any, selection: OnTimeSelection) -> None:
-    """Set the selection of `trainer`, and rename the log of the choices so far, which is kept."""
-    trainer.selection, log = selection, selection.feedback.log
-    if trainer.accelerator.is_main_process and (kept := log.set_aside()):
-        logger.warning(f"The earlier choices are kept in {kept}. This run writes {log.path}.")

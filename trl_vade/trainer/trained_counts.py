@@ -11,8 +11,7 @@ from trl_vade.errors import ConfigurationError
 class TrainedCounts(TrainerCallback, ExportableState):
     """Callback that counts the completions and tokens trained on, on all processes. Checkpoints keep the counts.
 
-    Args:
-        required: whether each optimiser step must count. Otherwise a subclass replaces the loss.
+    If they are `required`, a step that does not count is an error: a subclass replaces the loss.
     """
 
     def __init__(self, required: bool = False, completions: int = 0, tokens: int = 0):
@@ -27,8 +26,7 @@ class TrainedCounts(TrainerCallback, ExportableState):
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Continue the counts of the checkpoint, or start at 0."""
         saved = state.stateful_callbacks.get(type(self).__name__, {}) if state.global_step else {}
-        self.completions = self.tokens = 0
-        vars(self).update(saved.get("attributes", {}))
+        vars(self).update({"completions": 0, "tokens": 0} | saved.get("attributes", {}))
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Note the count before the step."""

@@ -10,8 +10,8 @@ from trl_vade import load_posterior
 from trl_vade.errors import HubError
 from trl_vade.hub import uploading as hub_module
 from trl_vade.hub.staging import files_in
-from trl_vade.trainer import main_process
 from trl_vade.trainer.checkpoint.folders import complete_checkpoints
+from trl_vade.trainer.publishing import publication
 
 from .bench import Bench, expect, expect_equal, heard, refused, tally
 from .result import Result
@@ -38,14 +38,14 @@ KINDS: dict[str, tuple[dict[str, Any], str]] = {  # what goes wrong, and what is
 def hub_failures(bench: Bench) -> list[Result]:
     """Each kind in two forms."""
     kinds = ["403", "500", "504 after a commit", "connection cut"] if bench.quick else list(KINDS)
-    waits = hub_module.PATIENCE, hub_module.LONGEST, main_process.SAY_EVERY
-    hub_module.PATIENCE, hub_module.LONGEST, main_process.SAY_EVERY = (0.0, 0.0), 0.0, 0.2
+    waits = hub_module.PATIENCE, hub_module.LONGEST, publication.SAY_EVERY
+    hub_module.PATIENCE, hub_module.LONGEST, publication.SAY_EVERY = (0.0, 0.0), 0.0, 0.2
     try:
         passing = {kind: partial(for_a_moment, bench, kind) for kind in kinds}
         lasting = {kind: partial(to_the_end, bench, kind) for kind in kinds if kind != "slow" and "after" not in kind}
         return [tally("Hub fails for a moment", passing), tally("Hub fails to the end", lasting)]
     finally:
-        hub_module.PATIENCE, hub_module.LONGEST, main_process.SAY_EVERY = waits
+        hub_module.PATIENCE, hub_module.LONGEST, publication.SAY_EVERY = waits
 
 
 def for_a_moment(bench: Bench, kind: str) -> str:

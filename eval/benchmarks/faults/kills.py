@@ -38,7 +38,7 @@ def read_all(checkpoint: Path) -> None:
         json.loads((checkpoint / name).read_text(encoding="utf-8"))
     sizes = run["layout"]
     if run["micro_step"] % (sizes["steps_per_generation"] * sizes["num_iterations"]):
-        load_file(checkpoint / file_name(0))
+        torch.load(checkpoint / file_name(0), weights_only=True)
 
 
 class KilledRuns:

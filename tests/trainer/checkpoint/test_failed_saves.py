@@ -1,6 +1,7 @@
 """What is said where a checkpoint cannot be written, and what is left of one that is written again."""
 
 import os
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,13 +14,20 @@ from tests.support.refusals import refused
 from trl_vade.errors import CheckpointSaveError, ReplicaDivergenceError
 from trl_vade.files import save_whole
 from trl_vade.trainer.checkpoint.folders import complete_checkpoints, look_at
-from trl_vade.trainer.checkpoint.resuming import explaining_failed_saves
+from trl_vade.trainer.checkpoint.resuming import checkpoint_being_saved
 
 
-@pytest.fixture(autouse=True)
-def accelerator():
-    """accelerate's loggers need to know which process this is."""
-    return Accelerator(cpu=True)
+@pytest.fixture
+def saving(tmp_path):
+    """A save of step 6."""
+    Accelerator(cpu=True)  # else no barrier and no logger
+    trainer = SimpleNamespace(
+        args=SimpleNamespace(should_save=True, save_total_limit=None),
+        state=SimpleNamespace(global_step=6, best_model_checkpoint=None),
+        _get_output_dir=lambda trial: str(tmp_path),
+        _line=("a run", ()),
+    )
+    return checkpoint_being_saved(trainer, None)
 
 
 def fill_the_disk(_):
@@ -27,79 +35,45 @@ def fill_the_disk(_):
         full.write(b"weights")
 
 
+no_full = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+
+
 @pytest.mark.parametrize(
     ("write", "cause"),
     [
-        pytest.param(
-            fill_the_disk,
-            OSError,
-            marks=pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here"),
-        ),
+        pytest.param(fill_the_disk, OSError, marks=no_full),
         (lambda blocked: save_whole(blocked / "posterior", b""), OSError),
         (lambda blocked: torch.save({}, blocked / "optimizer.pt"), RuntimeError),
         (lambda blocked: save_file({}, blocked / "model.safetensors"), SafetensorError),
     ],
     ids=["full disk", "a file in the way", "torch", "safetensors"],
 )
-def test_whatever_a_writer_makes_of_a_disk_that_refuses_the_way_out_is_named(tmp_path, write, cause):
-    whole, folder = write_checkpoint(tmp_path, 4), write_checkpoint(tmp_path, 6, complete=False)
-    blocked = folder / "blocked"
-
-    def save():
-        with explaining_failed_saves(folder):
-            folder.mkdir()
-            blocked.write_text("a file where a folder should be")
-            write(blocked)
-
-    with pytest.raises(CheckpointSaveError) as error:
-        save()
+def test_whatever_a_writer_makes_of_a_disk_that_refuses_the_way_out_is_named(saving, tmp_path, write, cause):
+    write_checkpoint(tmp_path, 6)  # of an earlier run
+    with (
+        refused(CheckpointSaveError, ["checkpoint-6"], ["save_total_limit", "permissions", "'auto'"]) as error,
+        saving,
+    ):
+        (tmp_path / "checkpoint-6").mkdir()
+        (tmp_path / "blocked").write_text("a file where a folder should be")
+        write(tmp_path / "blocked")
     assert isinstance(error.value.__cause__, cause)
-    way_out = f"{whole} is whole. Free disk space, set save_total_limit, or check the permissions, and then train("
-    for part in (str(folder), str(error.value.__cause__), way_out):
-        assert part in str(error.value)
-
-
-def test_a_folder_that_cannot_be_made_is_an_error_of_the_save_too(tmp_path):
-    (tmp_path / "checkpoint-6").write_text("a file")
-    folder = tmp_path / "checkpoint-6"
-    with refused(CheckpointSaveError, names=["checkpoint-6"]), explaining_failed_saves(folder):
-        save_whole(folder / "model.safetensors", b"")
-
-
-def test_without_an_earlier_checkpoint_the_way_out_is_to_start_again(tmp_path):
-    write_checkpoint(tmp_path, 2, complete=False)
-    folder = tmp_path / "checkpoint-6"
-    with refused(CheckpointSaveError, offers=["resume_from_checkpoint='auto'"]), explaining_failed_saves(folder):
-        raise OSError(28, "No space left on device")
-
-
-def test_the_folder_that_could_not_be_written_is_not_the_way_out_although_an_earlier_run_left_it_whole(tmp_path):
-    whole, folder = write_checkpoint(tmp_path, 4), write_checkpoint(tmp_path, 6)
-    with refused(CheckpointSaveError, offers=[whole]), explaining_failed_saves(folder):
-        raise OSError(28, "No space left on device")
+    assert str(error.value.__cause__) in str(error.value)
+    assert complete_checkpoints(tmp_path) == []
 
 
 @pytest.mark.parametrize("error", [ReplicaDivergenceError("the replicas differ"), KeyboardInterrupt()])
-def test_what_is_no_failure_of_the_disk_passes_in_its_own_words(tmp_path, error):
-    with pytest.raises(type(error)) as passed, explaining_failed_saves(tmp_path / "checkpoint-6"):
+def test_what_is_no_failure_of_the_disk_passes_in_its_own_words(saving, error):
+    with pytest.raises(type(error)) as passed, saving:
         raise error
     assert passed.value is error
 
 
-def test_a_save_that_succeeds_is_left_alone(tmp_path):
-    with explaining_failed_saves(tmp_path / "checkpoint-6"):
-        write_checkpoint(tmp_path, 6)
-    assert look_at(tmp_path / "checkpoint-6").fault is None
-
-
-def test_a_checkpoint_that_is_written_again_is_deleted_first_and_what_somebody_keeps_of_it_stays(tmp_path):
+def test_a_checkpoint_that_is_written_again_is_deleted_first_and_what_somebody_keeps_of_it_stays(saving, tmp_path):
     """torch would write into a file that is there; one that could not be pushed yet has a link to it."""
-    folder = write_checkpoint(tmp_path, 6)
-    os.link(folder / "model.safetensors", tmp_path / "kept")
-    with explaining_failed_saves(folder):
+    os.link(write_checkpoint(tmp_path, 6) / "model.safetensors", tmp_path / "kept")
+    with saving as folder:
         assert look_at(folder).fault == "there is no such folder"
-        write_checkpoint(tmp_path, 6, complete=False)
-    assert complete_checkpoints(tmp_path) == []
+        (write_checkpoint(tmp_path, 6, complete=False) / "model.safetensors").write_bytes(b"new")
+    assert complete_checkpoints(tmp_path) == [folder]
     assert (tmp_path / "kept").read_bytes() == b"content"
-    with explaining_failed_saves(folder, writes=False):  # another process deletes it
-        assert folder.is_dir()

@@ -1,23 +1,25 @@
 """TRL's buffered completions as a file and back; the pictures of each row are loaded again, or said to differ."""
 
 import json
+from pathlib import Path
+from types import SimpleNamespace
 
 import datasets
 import numpy as np
 import pytest
 import torch
+from accelerate import Accelerator
 from datasets import Dataset
 from PIL import Image
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from trl.trainer.utils import shuffle_sequence_dict, split_tensor_dict
 
-from eval.benchmarks.faults.disks import file_size_limit
 from tests.support.marks import slow
-from tests.support.refusals import refused
 from tests.support.rows import with_variants
 from tests.support.runs import StopAfter, assert_same_end, first_letter, says_a_digit
 from trl_vade import VADEGRPOTrainer
-from trl_vade.trainer.checkpoint.generation_batch import file_name, load_generation_batch, save_generation_batch
+from trl_vade.trainer.checkpoint import generation_batch
+from trl_vade.trainer.checkpoint.generation_batch import SIZES, file_name, layout
 from trl_vade.trainer.images.store import PixelStore
 
 ROWS = [5, 2, 9]
@@ -27,12 +29,6 @@ def pixels(change=0.0):
     """Those of the three rows; the file must keep their type and every bit."""
     seeded = torch.Generator().manual_seed(1)
     return {"pixel_values": torch.rand(16, 3, generator=seeded).to(torch.bfloat16) + change}
-
-
-def store(of_rows=ROWS):
-    found = PixelStore(of_rows=of_rows)
-    found.put(pixels(), source=None)
-    return found
 
 
 def micro_batches():
@@ -64,56 +60,54 @@ def assert_same(loaded, expected):
 def pixels_in(path):
     """The names of the pixels that are in the file."""
     with safe_open(path, framework="pt") as file:
-        last = len(json.loads(file.metadata()["others"])[0]) - 1
-        return [key.split("/")[1] for key in file.keys() if key.startswith(f"{last}/")]  # noqa: SIM118
+        parts = json.loads(file.metadata()["others"])[0]
+        return [key.partition("/")[2] for key in file.keys() if key.startswith(f"{len(parts) - 1}/")]  # noqa: SIM118
+
+
+@pytest.fixture
+def standing_in():
+    """What a save and a resume read of a trainer inside a generation batch of these micro-batches."""
+
+    def make(of_rows=ROWS, found=None):
+        store = PixelStore(of_rows=of_rows)
+        store.put(pixels() if found is None else found, source=None)
+        return SimpleNamespace(
+            args=SimpleNamespace(output_dir="elsewhere", **dict.fromkeys(SIZES, 2)),
+            accelerator=Accelerator(cpu=True),
+            **{"num_iterations": 2, "beta": 0.0, "use_vllm": False, "_step": 1, "_buffered_inputs": micro_batches()},
+            _images=SimpleNamespace(on=True, stores={True: store}),
+        )
+
+    return make
 
 
 @pytest.mark.parametrize("of_rows", [ROWS, None], ids=["of rows", "of a transform"])
-def test_what_was_saved_comes_back_to_the_bit_with_pixels_of_the_rows_made_again(tmp_path, of_rows):
-    path, asked, expected = tmp_path / "batch.safetensors", [], micro_batches()
-    save_generation_batch(path, expected, store(of_rows))
+def test_what_was_saved_comes_back_to_the_bit_with_pixels_of_the_rows_made_again(
+    standing_in, tmp_path, monkeypatch, caplog, of_rows
+):
+    asked, saved, resumed = [], standing_in(of_rows), standing_in(None, {})
+    monkeypatch.setattr(generation_batch, "process_again", lambda _, rows: asked.append(rows) or pixels())
+    generation_batch.save_batch_in_use(saved, tmp_path)
+    path, run = tmp_path / file_name(0), {"layout": layout(saved), "micro_step": 1}
     assert path.stat().st_size < 20_000  # each slice alone
     assert pixels_in(path) == ([] if of_rows else ["pixel_values"])
-    loaded, found, rows = load_generation_batch(path, lambda rows: asked.append(rows) or pixels())
-    assert_same([*loaded, found], [*expected, pixels()])
-    assert rows == of_rows
-    assert asked == ([ROWS] if of_rows else [])
-
-
-def test_a_batch_without_pixels_asks_for_none(tmp_path):
-    path = tmp_path / "batch.safetensors"
-    batches = [{name: value for name, value in each.items() if name != "pixel_values"} for each in micro_batches()]
-    assert save_generation_batch(path, batches, PixelStore(of_rows=ROWS)) is None
-    loaded, found, _ = load_generation_batch(path, lambda rows: 1 / 0)
-    assert_same([*loaded, found], [*batches, {}])
-
-
-@pytest.mark.parametrize(
-    "other", [pixels(1.0), {"pixel_values": pixels()["pixel_values"][:-1]}, {"pixel_values": torch.zeros(16, 3)}, {}]
-)
-def test_rows_with_other_pictures_are_named(tmp_path, other):
-    path = tmp_path / "batch.safetensors"
-    save_generation_batch(path, micro_batches(), store())
-    with refused(ValueError, names=["[5, 2, 9]", "pictures"]):
-        load_generation_batch(path, lambda rows: other)
-
-
-@pytest.mark.parametrize("content", [None, b"", b"no tensors"])
-def test_a_file_that_is_missing_or_damaged_is_an_error(tmp_path, content):
-    if content is not None:
-        (tmp_path / "batch.safetensors").write_bytes(content)
-    with pytest.raises((OSError, SafetensorError)):
-        load_generation_batch(tmp_path / "batch.safetensors", lambda rows: {})
-
-
-def test_values_that_the_file_cannot_hold_leave_none_and_a_resume_generates_anew(tmp_path):
-    save_generation_batch(tmp_path / "batch.safetensors", [{"new": object()}], store())
-    assert not any(tmp_path.iterdir())
-
-
-def test_a_full_disk_is_an_error(tmp_path):
-    with file_size_limit(100), pytest.raises((OSError, SafetensorError)):
-        save_generation_batch(tmp_path / "batch.safetensors", micro_batches(), store())
+    generation_batch.resume_batch_in_use(resumed, tmp_path, run)
+    store = resumed._images.stores[True]
+    assert_same([*resumed._buffered_inputs, store.tensors], [*saved._buffered_inputs, pixels()])
+    assert (store.of_rows, asked) == (of_rows, [ROWS] if of_rows else [])
+    if of_rows:
+        others = (
+            {"pixel_values": pixels()["pixel_values"][:-1]},
+            {"pixel_values": torch.zeros(16, 3)},
+            pixels(1.0),
+            {},
+        )
+        for other in others:
+            monkeypatch.setattr(generation_batch, "process_again", lambda _, rows, other=other: other)
+            caplog.clear()
+            generation_batch.resume_batch_in_use(resumed, tmp_path, run)
+            assert "the pictures of the rows [5, 2, 9] are others" in caplog.text
+            assert resumed._buffered_inputs is None
 
 
 def picture(number, size=56):
@@ -175,7 +169,7 @@ def test_pictures_of_a_transform_stay_in_the_file(start, tmp_path):
     assert pixels_in(tmp_path / "parts" / "checkpoint-1" / file_name(0)) == ["pixel_values"]
 
 
-def test_where_a_row_or_the_processor_has_changed_the_batch_is_generated_anew_and_that_is_said(
+def test_where_a_row_the_processor_or_the_file_has_changed_the_batch_is_generated_anew_and_that_is_said(
     start, tmp_path, caplog
 ):
     """The ids are the same, so the posterior goes on."""
@@ -192,6 +186,11 @@ def test_where_a_row_or_the_processor_has_changed_the_batch_is_generated_anew_an
     other.processing_class.image_processor.image_mean = [0.0, 0.0, 0.0]
     other.train(resume_from_checkpoint=checkpoint)
     assert "the processor is another" in caplog.text
+    caplog.clear()
+    file = Path(checkpoint, file_name(0))
+    file.write_bytes(bytes(file.stat().st_size))
+    start("parts", vision_rows(), max_steps=1, save_strategy="no").train(resume_from_checkpoint=checkpoint)
+    assert "new generation batch" in caplog.text
 
 
 def test_a_batch_that_lacks_what_the_loss_needs_now_is_generated_anew_and_that_is_said(
@@ -201,6 +200,6 @@ def test_a_batch_that_lacks_what_the_loss_needs_now_is_generated_anew_and_that_i
     for more in ({"save_strategy": "steps", "save_steps": 3, "max_steps": 3}, {"beta": 0.1}):
         trainer = VADEGRPOTrainer(text_model_path, says_a_digit, make_args(**changes | more), text_rows)
         trainer.train(resume_from_checkpoint="auto")
-    assert "no ref_per_token_logps" in caplog.text
+    assert "'reference': (0, 1)" in caplog.text
     assert "new generation batch" in caplog.text
     assert trainer.state.global_step == 4

@@ -11,6 +11,7 @@ from peft import LoraConfig
 from transformers import TrainerCallback
 
 from tests.support.checkpoints import without_later
+from tests.support.marks import slow
 from tests.support.refusals import refused
 from tests.support.runs import StopAfter, assert_equal_weights, says_a_digit, weights
 from trl_vade import VADEGRPOTrainer
@@ -81,7 +82,7 @@ def test_the_order_of_checkpoints_survives_a_copy_that_brings_an_abandoned_run_b
     assert go_on(begin(output_dir=str(copy))) == (3 if alone else 2)  # although checkpoint-4 is there
 
 
-@pytest.mark.parametrize("limit", [1, 2])
+@pytest.mark.parametrize("limit", [1, slow(2)])
 def test_a_clock_that_stepped_back_deletes_no_new_checkpoint(begin, limit):
     begin(stop=2, save_total_limit=limit).train()
     folder = Path(begin().args.output_dir)
@@ -125,20 +126,6 @@ def test_a_preempted_run_needs_nobody_at_any_time(begin, caplog):
     assert_equal_weights(weights(resumed), end)
 
 
-def test_a_folder_without_checkpoints_is_free(begin, text_model_path, make_args):
-    folder = Path(make_args().output_dir)
-    shutil.copytree(text_model_path, folder)
-    (folder / "completions").mkdir()
-    trainer = begin(max_steps=1)
-    trainer.train()
-    assert trainer.state.global_step == 1
-
-
-def test_evaluation_is_never_refused(begin, text_rows):
-    begin(stop=1).train()
-    assert begin(per_device_eval_batch_size=8).evaluate(text_rows.select(range(4)))
-
-
 # ---------------------------------------------------------------------------------------------- what is not whole
 
 
@@ -169,8 +156,8 @@ def test_states_and_a_log_that_are_missing_are_named_and_training_goes_on(begin,
     assert go_on(begin(save_only_model=True)) == 2
     assert steps(trainer.args.output_dir) == [3, 4]
     assert "it is missing" in caplog.text
-    (said,) = [record.getMessage() for record in caplog.records if "optimizer.pt" in record.getMessage()]
-    assert all(name in said for name in (*STATES[1:], "save_only_model"))
+    (said,) = [record.getMessage() for record in caplog.records if "save_only_model" in record.getMessage()]
+    assert all(name in said for name in ("random numbers", "optimizer", "scheduler"))
 
 
 def test_the_last_whole_checkpoint_is_deleted_only_when_the_next_is_whole(begin, monkeypatch):
@@ -183,7 +170,7 @@ def test_the_last_whole_checkpoint_is_deleted_only_when_the_next_is_whole(begin,
         return write_marker(folder, line)
 
     monkeypatch.setattr("trl_vade.trainer.checkpoint.resuming.write_marker", full)
-    with refused(CheckpointSaveError, names=["checkpoint-3"], offers=["checkpoint-2"]):
+    with refused(CheckpointSaveError, names=["checkpoint-3"], offers=["'auto'"]):
         trainer.train()
     folder = Path(trainer.args.output_dir)
     assert complete_checkpoints(folder) == [folder / "checkpoint-2"]

@@ -13,8 +13,7 @@ from tests.support.rows import make_text_rows
 from tests.support.runs import SMALL_RUN, assert_equal_weights, assert_same_end, says_a_digit, train, weights
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.errors import CheckpointIncompleteError
-from trl_vade.trainer.checkpoint.reference_model import REFERENCE_FILE
-from trl_vade.trainer.checkpoint.resuming import resolve_checkpoint
+from trl_vade.trainer.checkpoint.resuming import REFERENCE_FILE
 
 STEPS = 12
 SYNCED = {"beta": 0.5, "sync_ref_model": True, "ref_model_sync_steps": 3, "ref_model_mixup_alpha": 0.5}
@@ -96,44 +95,8 @@ def test_the_checkpoint_still_is_a_folder_of_the_policy(whole, copied):
     assert not (copied / REFERENCE_FILE).exists()
 
 
-def test_no_reference_model_is_written_where_it_stays_the_base_model(text_model_path, tmp_path):
-    train(text_model_path, make_text_rows(), settings(tmp_path, sync_ref_model=False, max_steps=1))
-    assert not (tmp_path / "checkpoint-1" / REFERENCE_FILE).exists()
-
-
-def test_old_checkpoints_are_deleted_with_their_reference_models(text_model_path, tmp_path):
-    train(text_model_path, make_text_rows(), settings(tmp_path, save_total_limit=1, max_steps=3))
-    assert [path.name for path in tmp_path.glob("checkpoint-*")] == ["checkpoint-3"]
-
-
-@pytest.mark.slow
-def test_a_run_goes_on_with_the_reference_model_of_what_was_pushed(hub, text_model_path, tmp_path):
-    pushing = {"push_to_hub": True, "hub_model_id": "you/run", "hub_strategy": "checkpoint", "max_steps": 4}
-    pushed = train(text_model_path, make_text_rows(), settings(tmp_path / "pushed", **pushing))
-    files = hub.repos["you/run"].files()
-    assert [name for name in files if "reference" in name] == [f"last-checkpoint/{REFERENCE_FILE}"]
-    for name, content in files.items():
-        path = tmp_path / "downloaded" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-    resumed = VADEGRPOTrainer(
-        text_model_path, says_a_digit, settings(tmp_path / "downloaded", max_steps=4), make_text_rows()
-    )
-    resumed.train(resume_from_checkpoint=True)
-    assert_equal_weights(resumed.ref_model.state_dict(), pushed.ref_model.state_dict())
-
-
-@pytest.mark.parametrize("damage", ["missing", "short"])
-def test_a_checkpoint_whose_reference_model_is_not_whole_is_refused_or_passed_over(copied, text_model_path, damage):
-    file = copied / f"checkpoint-{STEPS}" / REFERENCE_FILE
-    file.unlink() if damage == "missing" else file.write_bytes(file.read_bytes()[:-1])
-    before = str(copied / f"checkpoint-{STEPS - 1}")
-    with refused(CheckpointIncompleteError, [REFERENCE_FILE], [before]):
-        go_on(text_model_path, copied, STEPS)
-    assert resolve_checkpoint(True, copied) == before
-
-
 def test_a_checkpoint_of_a_run_without_sync_is_refused_with_what_to_set(text_model_path, tmp_path):
     train(text_model_path, make_text_rows(), settings(tmp_path, sync_ref_model=False, max_steps=1))
+    assert not (tmp_path / "checkpoint-1" / REFERENCE_FILE).exists()
     with refused(CheckpointIncompleteError, ["sync_ref_model=True", REFERENCE_FILE], ["sync_ref_model=False"]):
         go_on(text_model_path, tmp_path, 1)

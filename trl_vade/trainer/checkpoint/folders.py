@@ -10,6 +10,7 @@ need neither numbers nor a clock: no copy that brings an abandoned checkpoint ba
 
 import json
 import os
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,12 +23,13 @@ from trl_vade.selection.report.record import TRAINER_STATE_FILE
 
 PREFIX = "checkpoint-"
 LAST_CHECKPOINT = "last-checkpoint"  # of `hub_strategy="checkpoint"`; a downloaded run has it in its output directory
+LOCK_FILE = "vade_lock.json"  # of the run that trains in the output directory
 MARKER_FILE = "vade_checkpoint.json"
 FORMAT = 1
 JIT_MARK = "checkpoint-is-incomplete.txt"  # marks an unfinished save of `enable_jit_checkpoint` (transformers 5.23)
-UNMARKED = f"its save was stopped before its last file, {MARKER_FILE}, or another release or trainer wrote it"
+UNMARKED = f"it has no {MARKER_FILE}: its save was stopped, or another trainer wrote it"
 _NOT_READ = (MARKER_FILE, JIT_MARK, "README.md")  # by a resume
-_NOT_OURS = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
+_NAME = re.compile(f"{PREFIX}([0-9]+)")
 
 
 @dataclass(frozen=True)
@@ -35,57 +37,40 @@ class Checkpoint:
     """A checkpoint folder, what keeps it from being whole, and its line."""
 
     path: Path
-    step: int
+    step: int  # -1 if neither name nor marker has it
     fault: str | None = None
-    marked: bool = True
     foreign: bool = False  # its marker has another format
     line: tuple[tuple[str, int], ...] = ()
-    abandoned: bool = False  # a run of the same folder has gone back behind it
-
-    @property
-    def order(self) -> tuple[bool, int]:
-        """Its place among the others."""
-        return not self.abandoned, self.step
+    order: tuple[bool, int] = (True, -1)  # among the others: False if a run of the folder has gone back behind it
 
 
 def look_at(folder: Path) -> Checkpoint:
     """Return what is known of a checkpoint folder. It is whole without a fault."""
-    step = step_of(folder)
+    named, marker = _NAME.fullmatch(folder.name), folder / MARKER_FILE
+    step = int(named[1]) if named else -1
+    if not marker.exists():
+        return Checkpoint(folder, step, UNMARKED if folder.is_dir() else "there is no such folder")
     try:
-        found = json.loads((folder / MARKER_FILE).read_bytes())
+        found = json.loads(marker.read_bytes())
         if (form := found.get("format")) != FORMAT:
-            fault = f"its {MARKER_FILE} has format {form!r}, and this release of trl_vade reads {FORMAT}"
+            fault = f"its {MARKER_FILE} has format {form!r}: go on with the release of trl_vade that wrote it"
             return Checkpoint(folder, step, fault, foreign=True)
         line = tuple((str(run), int(at)) for run, at in found["line"])
-        faults = (_difference(folder, name, size) for name, size in found["files"].items())
-        return Checkpoint(folder, step, next(filter(None, faults), None), line=line)
-    except FileNotFoundError:
-        return Checkpoint(folder, step, UNMARKED if folder.is_dir() else "there is no such folder", marked=False)
-    except _NOT_OURS:
+        lacking = (each for each in found["files"].items() if not _is_there(folder / each[0], each[1]))
+        faults = (f"{name} is missing or no longer has its {size} bytes" for name, size in lacking)
+        return Checkpoint(folder, step if named else line[-1][1], next(faults, None), line=line)
+    except Exception:  # whatever a power cut has left
         return Checkpoint(folder, step, f"its {MARKER_FILE} cannot be read")
 
 
-def _difference(folder: Path, name: str, size: int) -> str | None:
-    if not (folder / name).is_file():
-        return f"{name} is missing"
-    there = (folder / name).stat().st_size
-    return None if there == size else f"{name} has {there} bytes and had {size} when it was saved"
-
-
-def step_of(path: Path) -> int:
-    """Return the optimiser step of a checkpoint folder, from its name or its marker; -1 if neither has one."""
-    number = path.name.removeprefix(PREFIX)
-    try:
-        named = number.isascii() and number.isdigit()
-        return int(number if named else json.loads((path / MARKER_FILE).read_bytes())["line"][-1][1])
-    except _NOT_OURS:
-        return -1
+def _is_there(path: Path, size: int) -> bool:
+    return path.is_file() and path.stat().st_size == size
 
 
 def checkpoints(output_dir: str | os.PathLike[str]) -> list[Path]:
     """Return the checkpoint folders of a run, whole or not, in the order of their steps."""
-    folders = (path for path in Path(output_dir).glob(f"{PREFIX}*") if path.is_dir())
-    return sorted((path for path in folders if path.name == f"{PREFIX}{step_of(path)}"), key=step_of)
+    found = ((_NAME.fullmatch(path.name), path) for path in Path(output_dir).glob(f"{PREFIX}*") if path.is_dir())
+    return [path for _, path in sorted((int(named[1]), path) for named, path in found if named)]
 
 
 def complete_checkpoints(output_dir: str | os.PathLike[str]) -> list[Path]:
@@ -99,7 +84,8 @@ def _in_order(output_dir: str | os.PathLike[str]) -> list[Checkpoint]:
     left: dict[str, int] = {}  # the step at which a run was left for a branch
     for run, step in (at for each in found if each.fault is None for at in each.line[:-1]):
         left[run] = min(step, left.get(run, step))
-    found = [replace(each, abandoned=any(step > left.get(run, step) for run, step in each.line)) for each in found]
+    kept = [all(step <= left.get(run, step) for run, step in each.line) for each in found]
+    found = [replace(each, order=(stays, each.step)) for each, stays in zip(found, kept, strict=True)]
     return sorted(found, key=lambda each: each.order)
 
 
@@ -115,16 +101,20 @@ def find_checkpoint(
         CheckpointIncompleteError: the folder is missing or not whole, or there is no whole checkpoint.
         ConfigurationError: `output_dir` holds a checkpoint that is newer than the one to go on from.
     """
-    folders, newest = _in_order(output_dir), asked is True or asked == "auto"
-    whole, chosen = [each for each in folders if each.fault is None], None
+    folders, newest = _in_order(output_dir), asked in (True, "auto")
+    whole = [each for each in folders if each.fault is None]
     if asked and not newest:
-        chosen = look_at(Path(asked))
-        if chosen.fault is not None:
-            raise _incomplete(f"The run cannot resume from {asked}", [chosen], whole)
-    elif newest and whole:
-        chosen = whole[-1]
-    elif asked is True or (not whole and any(each.marked for each in folders)):
-        raise _incomplete(f"{output_dir} holds no whole checkpoint to go on from", folders, [])
+        chosen: Checkpoint | None = look_at(Path(asked))
+    else:
+        chosen = whole[-1] if newest and whole else None
+    lost = not whole and any(each.fault != UNMARKED for each in folders)
+    if (chosen and chosen.fault) or (not chosen and (lost or asked is True)):
+        lacks = "".join(f" {each.path}: {each.fault}." for each in ([chosen] if chosen else folders))
+        raise CheckpointIncompleteError(
+            f"There is no whole checkpoint to go on from in {asked if chosen else output_dir}.{lacks}"
+            f"{f' {whole[-1].path} is whole.' if whole else ''} Put back what is missing, or set another "
+            "resume_from_checkpoint ('auto' begins anew where no save was ever finished) or output_dir."
+        )
 
     here = [each.order for each in folders if chosen and each.path.resolve() == chosen.path.resolve()]
     later = [each for each in folders if not here or each.order > here[0]]
@@ -132,16 +122,6 @@ def find_checkpoint(
         raise _mixing(in_the_way, Path(output_dir), chosen, "" if newest else "resume_from_checkpoint='auto' or ")
     then = f"The run continues from {chosen.path}" if chosen else "The run begins anew"
     return chosen and str(chosen.path), [f"{each.path} is skipped: {each.fault}. {then}." for each in later]
-
-
-def _incomplete(what: str, folders: Sequence[Checkpoint], whole: Sequence[Checkpoint]) -> CheckpointIncompleteError:
-    lacks = "".join(f" {each.path}: {each.fault}." for each in folders)
-    return CheckpointIncompleteError(
-        f"{what}.{lacks}{f' {whole[-1].path} is whole.' if whole else ''} Put back what is missing, go on with the "
-        "release of trl_vade that wrote it, or set another resume_from_checkpoint ('auto' begins anew where no save "
-        "was ever finished) or output_dir. After a change on purpose, take the file's name out of files in "
-        f"{MARKER_FILE}."
-    )
 
 
 def _mixing(found: Sequence[Checkpoint], folder: Path, chosen: Checkpoint | None, auto: str) -> ConfigurationError:

@@ -8,7 +8,6 @@ digests, and a resume makes them again. Pixels of a transform, which may be rand
 import hashlib
 import json
 import os
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,11 +22,11 @@ from safetensors.torch import save_file
 from trl_vade.data.loading import with_image_lists
 
 from ..batch import prompts_of
-from ..batch_rows import Batch
-from ..images.store import PixelStore
 from ..loader import generate_every
 
 logger = get_logger(__name__)
+
+SIZES = ("per_device_train_batch_size", "steps_per_generation", "num_iterations", "gradient_accumulation_steps")
 
 
 def file_name(process_index: int) -> str:
@@ -36,18 +35,40 @@ def file_name(process_index: int) -> str:
 
 
 def layout(trainer: Any) -> dict[str, int]:
-    """Return the sizes that a generation batch of this run is made for."""
-    names = ("per_device_train_batch_size", "steps_per_generation", "num_iterations", "gradient_accumulation_steps")
-    found = {"processes": PartialState().num_processes, **{name: getattr(trainer.args, name) for name in names}}
-    return found | {"images_once": int(trainer._images.on)}
+    """Return what a generation batch of this run is made for: its sizes, and the log-probabilities that it holds."""
+    return {name: getattr(trainer.args, name) for name in SIZES} | {
+        "processes": PartialState().num_processes,
+        "images_once": int(trainer._images.on),
+        "reference": int(trainer.beta != 0.0),
+        "corrected": int(trainer.use_vllm and trainer.vllm_importance_sampling_correction),
+    }
 
 
 def save_batch_in_use(trainer: Any, directory: str | os.PathLike[str]) -> None:
-    """Write this process's part of the batch, unless the next step generates."""
-    if trainer._step % generate_every(trainer) and Path(directory) != Path(trainer.args.output_dir):
-        path = Path(directory) / file_name(trainer.accelerator.process_index)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        save_generation_batch(path, trainer._buffered_inputs, trainer._images.stores[True])
+    """Write this process's part of the batch, unless the next step generates.
+
+    The file has the micro-batches, the rows of their pixels or else these, and digests of the pixels. Tensors of part i
+    are named `<i>/<name>`. Other values are JSON in the header; if one cannot be, no file is written, and a resume
+    generates anew and says so.
+    """
+    if not trainer._step % generate_every(trainer) or Path(directory) == Path(trainer.args.output_dir):
+        return
+    path, store = Path(directory) / file_name(trainer.accelerator.process_index), trainer._images.stores[True]
+    pixels = store.tensors if store.of_rows is None else {}
+    tensors, others = {}, []
+    for i, part in enumerate(
+        (*trainer._buffered_inputs, pixels)
+    ):  # cloned, as the file takes no memory that tensors share
+        tensors |= {
+            f"{i}/{name}": value.detach().cpu().contiguous().clone()
+            for name, value in part.items()
+            if torch.is_tensor(value)
+        }
+        others.append({name: value for name, value in part.items() if not torch.is_tensor(value)})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(TypeError):
+        about = json.dumps([others, store.of_rows, _digests(store.tensors)])
+        save_file(tensors, path, metadata={"others": about})
 
 
 def resume_batch_in_use(trainer: Any, checkpoint: str | os.PathLike[str], run: dict[str, Any]) -> None:
@@ -56,20 +77,24 @@ def resume_batch_in_use(trainer: Any, checkpoint: str | os.PathLike[str], run: d
     trainer._buffered_inputs, trainer._step = None, run["micro_step"] if here == there else 0  # TRL 1.16: always 0
     if not run["micro_step"] % (there["steps_per_generation"] * there["num_iterations"]):
         return
-    if here != there:
-        changed = [name for name in here if here[name] != there[name]]
-        reason = ", ".join(f"{name} was {there[name]} and is {here[name]}" for name in changed)
-    else:
-        path = Path(checkpoint) / file_name(trainer.accelerator.process_index)
-        try:
-            batch, pixels, rows = load_generation_batch(path, lambda rows: process_again(trainer, rows))
-            if lacking := lacking_for_loss(trainer, batch):
-                raise ValueError(f"it has no {', '.join(lacking)}, which the loss needs now")
-            batch = send_to_device(batch, trainer.accelerator.device)
-            trainer._images.stores[True].put(pixels, source=path)
-            trainer._images.stores[True].of_rows = rows
-        except Exception as error:  # of the file, a row or the processor; the other processes wait below
-            reason = f"{type(error).__name__}: {error}"
+    try:
+        if changed := {name: (there[name], size) for name, size in here.items() if size != there[name]}:
+            raise ValueError(f"it is made for other settings, before and now: {changed}")
+        path, store = Path(checkpoint) / file_name(trainer.accelerator.process_index), trainer._images.stores[True]
+        with safe_open(path, framework="pt") as file:
+            (*batch, pixels), rows, digests = json.loads(file.metadata()["others"])
+            for key in file.keys():  # noqa: SIM118
+                place, _, name = key.partition("/")
+                [*batch, pixels][int(place)][name] = file.get_tensor(key)
+        if rows is not None and digests:
+            pixels = process_again(trainer, rows)
+        if _digests(pixels) != digests:
+            raise ValueError(f"the pictures of the rows {rows} are others now, or the processor is another")
+        batch = send_to_device(batch, trainer.accelerator.device)
+        store.put(pixels, source=path)
+        store.of_rows = rows
+    except Exception as error:  # of the file, a row or the processor; the other processes wait below
+        reason = f"{type(error).__name__}: {error}"
     # If only some generated, they would wait for the others for ever.
     if (reason := next(filter(None, gather_object([reason])), None)) is None:
         trainer._buffered_inputs = batch
@@ -79,51 +104,6 @@ def resume_batch_in_use(trainer: Any, checkpoint: str | os.PathLike[str], run: d
         f"{checkpoint} was saved inside a generation batch, which cannot go on ({reason}). A new generation batch is "
         "chosen and generated, so this run does not repeat the stopped run."
     )
-
-
-def lacking_for_loss(trainer: Any, batch: list[Batch]) -> list[str]:
-    """Return the log-probabilities that the loss of this run would miss in a micro-batch (TRL 1.16)."""
-    corrected = trainer.use_vllm and trainer.vllm_importance_sampling_correction
-    needed = {
-        "ref_per_token_logps": trainer.beta != 0.0,
-        "importance_sampling_ratio": corrected,
-        "old_per_token_logps": corrected or trainer.args.gradient_accumulation_steps % generate_every(trainer),
-    }
-    return [name for name, asked in needed.items() if asked and not all(name in each for each in batch)]
-
-
-def save_generation_batch(path: str | os.PathLike[str], micro_batches: list[Batch], store: PixelStore) -> None:
-    """Write the micro-batches and, as the last part, the pixels. Tensors of part i are named `<i>/<name>`.
-
-    Other values are JSON in the header. If one cannot be, no file is written: a resume generates anew and says so.
-    """
-    parts = [*micro_batches, store.tensors if store.of_rows is None else {}]
-    tensors, others = {}, [{name: each for name, each in part.items() if not torch.is_tensor(each)} for part in parts]
-    for i, part in enumerate(parts):
-        for name in part.keys() - others[i].keys():  # cloned, as the file takes no memory that tensors share
-            tensors[f"{i}/{name}"] = part[name].detach().cpu().contiguous().clone()
-    with suppress(TypeError):
-        about = json.dumps([others, store.of_rows, _digests(store.tensors)])
-        save_file(tensors, path, metadata={"others": about})
-
-
-def load_generation_batch(
-    path: str | os.PathLike[str], process: Callable[[list[int]], dict[str, torch.Tensor]]
-) -> tuple[list[Batch], dict[str, torch.Tensor], list[int] | None]:
-    """Return the micro-batches in the file, the pixels of the store, and its rows.
-
-    `process` makes the pixels of rows again; others than before are a `ValueError`. Other errors are of any kind.
-    """
-    with safe_open(path, framework="pt") as file:
-        (*batches, pixels), rows, digests = json.loads(file.metadata()["others"])
-        for key in file.keys():  # noqa: SIM118
-            place, _, name = key.partition("/")
-            [*batches, pixels][int(place)][name] = file.get_tensor(key)
-    if rows is not None and digests:
-        pixels = process(rows)
-    if _digests(pixels) != digests:
-        raise ValueError(f"the pictures of the rows {rows} are others now, or the processor is another")
-    return batches, pixels, rows
 
 
 def process_again(trainer: Any, rows: list[int]) -> dict[str, torch.Tensor]:

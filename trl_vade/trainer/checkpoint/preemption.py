@@ -18,19 +18,15 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class LastCheckpoint(TrainerCallback):
-    """Callback that saves a checkpoint and stops after SIGTERM (preemption) or SIGINT (Ctrl-C).
+    """Callback that saves a checkpoint and stops at the end of the step after SIGTERM (preemption) or Ctrl-C.
 
-    The checkpoint is saved at the end of the optimiser step, and the signal then has its usual effect. A second Ctrl-C
-    interrupts at once. A signal that this process ignores, as background jobs of a script do with Ctrl-C, stays so.
-
-    With `enable_jit_checkpoint` of transformers, this callback does nothing. That setting may save between the scoring
-    of completions and the update, so its posterior knows more than its weights.
+    The signal then has its usual effect. A second Ctrl-C interrupts at once. A signal that this process ignores, as
+    background jobs of a script do with Ctrl-C, stays so. With `enable_jit_checkpoint` of transformers it does nothing.
     """
 
     def __init__(self, accelerator: Accelerator):
-        self._accelerator, self._training = accelerator, False
+        self._accelerator = accelerator
         self._received: int | None = None
-        self._before: dict[int, Any] = {}
 
     @property
     def asked(self) -> bool:
@@ -39,44 +35,34 @@ class LastCheckpoint(TrainerCallback):
 
     @contextmanager
     def watching(self, args: Any) -> Iterator[None]:
-        """Catch the signals within the block. After it, restore the handlers and raise the signal that arrived."""
+        """Catch the signals within the block, and raise the one that arrived after it: not after an error."""
         in_main_thread = threading.current_thread() is threading.main_thread()  # Python allows handlers there alone
         if not in_main_thread or args.save_strategy == "no" or args.enable_jit_checkpoint:
             yield
             return
-        self._received, self._training = None, True
+        self._received = None
         caught = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
-        self._before = {number: signal.signal(number, self._note) for number in caught}
+        before = {number: signal.signal(number, self._note) for number in caught}
         try:
             yield
-        except Exception as error:
-            if self._received is not None:  # the signal would hide the error
-                logger.error(f"{type(error).__name__}: {error}")
-            raise
         finally:
-            for number, handler in self._before.items():
+            for number, handler in before.items():
                 signal.signal(number, handler)
-            if self._received is not None:
-                signal.raise_signal(self._received)
+        if self._received is not None:
+            signal.raise_signal(self._received)  # after an error it would hide that
 
     def _note(self, number: int, frame: Any) -> None:
         if self._received == signal.SIGINT == number:
             raise KeyboardInterrupt
-        if not self._training:  # all is saved; the process only waits for pushes to the Hub
-            signal.signal(number, self._before[number])
-            signal.raise_signal(number)
-            return
         self._received = number
-        name = signal.Signals(number).name
-        logger.warning(f"{name} received. Training stops after this optimiser step, with a last checkpoint.")
-
-    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Note that all is saved: from now on a signal has its usual effect at once."""
-        self._training = False
+        logger.warning(
+            f"{signal.Signals(number).name} received. Training stops after this optimiser step, with a last "
+            "checkpoint, and the process when its uploads are done. A second Ctrl-C does not wait."
+        )
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Ask for a save and a stop on all processes if any has a signal; it may reach one a step before another."""
-        asked = self._received is not None
+        asked = self.asked
         if self._accelerator.num_processes > 1:
             asked = bool(gather(torch.tensor([asked], device=self._accelerator.device)).any())
         if asked:

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,21 +10,23 @@ from typing import Any
 
 from accelerate import PartialState
 from accelerate.logging import get_logger
-from accelerate.utils import gather_object, is_peft_model
+from accelerate.utils import is_peft_model
 from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
 from transformers.trainer_callback import ExportableState
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
-from trl_vade.errors import CheckpointSaveError, ConfigurationError, VADEError
+from trl_vade.errors import CheckpointIncompleteError, CheckpointSaveError, ConfigurationError, VADEError
 from trl_vade.files import save_whole
 
 from ..main_process import on_main_process
-from .folders import MARKER_FILE, checkpoints, complete_checkpoints, find_checkpoint, look_at, write_marker
+from .folders import MARKER_FILE, PREFIX, checkpoints, find_checkpoint, write_marker
 from .posterior import resume_posterior, save_posterior
-from .reference_model import load_reference_model, save_reference_model
 
 logger = get_logger(__name__)
+
+REFERENCE_FILE = "reference_model/weights.safetensors"
 
 
 def resolve_checkpoint(asked: str | os.PathLike[str] | bool | None, output_dir: str | os.PathLike[str]) -> str | None:
@@ -36,10 +37,17 @@ def resolve_checkpoint(asked: str | os.PathLike[str] | bool | None, output_dir: 
     return chosen
 
 
-def begin_line(checkpoint: str | None) -> tuple[str, tuple[tuple[str, int], ...]]:
-    """Return the id of a run that goes on from `checkpoint`, and the line of that. All processes must take part."""
-    line = uuid.uuid4().hex[:16], look_at(Path(checkpoint)).line if checkpoint else ()
-    return on_main_process(lambda: line)
+def refuse_other_adapters(model: Any, checkpoint: str | os.PathLike[str]) -> None:
+    """Raise `ConfigurationError` for adapters where the checkpoint has a whole model, or the other way round."""
+    folder = Path(checkpoint)
+    adapters = any(folder.glob("adapter_config.json")) or any(folder.glob("*/adapter_config.json"))
+    whole = not adapters and any(folder.glob("*model*.*"))  # some shardings have neither
+    if whole if is_peft_model(model) else adapters:
+        there, here = ("adapters", "the whole model") if adapters else ("a whole model", "adapters")
+        raise ConfigurationError(
+            f"{checkpoint} holds {there}, and this run trains {here}. Set peft_config as in the run that saved it, or "
+            f"start a new run with model={str(checkpoint)!r} and another output_dir."
+        )
 
 
 def load_saved_weights(model: Any, directory: str | os.PathLike[str]) -> None:
@@ -57,70 +65,83 @@ def load_saved_weights(model: Any, directory: str | os.PathLike[str]) -> None:
     model.load_state_dict(saved.state_dict())
 
 
-def index_weights(directory: str | os.PathLike[str]) -> None:
-    """Write an index beside a single `model.safetensors`: without one vLLM 0.31 takes the posterior for weights."""
-    weights = Path(directory) / SAFE_WEIGHTS_NAME
-    if not weights.is_file():
-        return
-    with safe_open(weights, framework="pt") as file:
-        place = dict.fromkeys(sorted(file.keys()), SAFE_WEIGHTS_NAME)
-    index = {"metadata": {"total_size": weights.stat().st_size}, "weight_map": place}
-    save_whole(Path(directory) / SAFE_WEIGHTS_INDEX_NAME, (json.dumps(index, indent=2) + "\n").encode())
-
-
-def refuse_other_adapters(model: Any, checkpoint: str | os.PathLike[str]) -> None:
-    """Raise `ConfigurationError` for adapters where the checkpoint has a whole model, or the other way round."""
-    folder = Path(checkpoint)
-    adapters = any(folder.glob("adapter_config.json")) or any(folder.glob("*/adapter_config.json"))
-    whole = not adapters and any(folder.glob("*model*.*"))  # some shardings have neither
-    if whole if is_peft_model(model) else adapters:
-        there, here = ("adapters", "the whole model") if adapters else ("a whole model", "adapters")
-        raise ConfigurationError(
-            f"{checkpoint} holds {there}, and this run trains {here}. Set peft_config as in the run that saved it, or "
-            f"start a new run with model={str(checkpoint)!r} and another output_dir."
+def say_what_lacks(trainer: Any, checkpoint: Path) -> None:
+    """Name the states that transformers would start anew without a word."""
+    lacking = [] if len([*checkpoint.glob("rng_state*.pth")]) == trainer.args.world_size else ["random numbers"]
+    if not any(checkpoint.glob("*optimizer*")) and not any(checkpoint.glob("global_step*")):  # the latter of DeepSpeed
+        lacking += ["optimizer", "scheduler"]
+    if lacking:
+        logger.warning(
+            f"{checkpoint} lacks the states of {', '.join(lacking)}: it was saved with save_only_model=True, or on "
+            "another number of processes. They start anew, so this run does not repeat the stopped run."
         )
 
 
-@contextmanager
-def explaining_failed_saves(folder: Path, *, writes: bool = True) -> Iterator[None]:
-    """Delete a checkpoint in `folder` on the process that `writes`, and explain an error of the block's save."""
-    try:
-        if writes and folder.is_dir():
-            (folder / MARKER_FILE).unlink(missing_ok=True)
-            shutil.rmtree(folder)
-        PartialState().wait_for_everyone()
-        yield
-    except VADEError:
-        raise
-    except Exception as error:  # OSError, RuntimeError of torch, errors of safetensors
-        whole = [path for path in complete_checkpoints(folder.parent) if path != folder]
-        raise CheckpointSaveError(
-            f"{folder} could not be written ({type(error).__name__}: {error}), so the run stops. "
-            f"{f'{whole[-1]} is whole' if whole else 'There is no earlier checkpoint'}. Free disk space, set "
-            "save_total_limit, or check the permissions, and then train(resume_from_checkpoint='auto')."
-        ) from error
+def load_states(trainer: Any, checkpoint: str | os.PathLike[str]) -> None:
+    """Load the posterior and a synced reference model, after optimiser and scheduler. All processes must take part."""
+    if trainer.args.sync_ref_model:
+        _load_reference_model(trainer, Path(checkpoint))
+    if trainer.selection is not None:
+        resume_posterior(trainer, checkpoint)
+    # transformers 5.23 saves the states of callbacks only if the checkpoint had them.
+    for callback in trainer.callback_handler.callbacks:
+        if isinstance(callback, ExportableState):
+            trainer.state.stateful_callbacks.setdefault(type(callback).__name__, callback.state())
+
+
+def _load_reference_model(trainer: Any, checkpoint: Path) -> None:
+    path, state = checkpoint / REFERENCE_FILE, {}
+
+    def read() -> None:
+        if not path.is_file():
+            raise CheckpointIncompleteError(
+                f"sync_ref_model=True, but {path} is missing: the checkpoint was saved without sync_ref_model. The "
+                "run would be pulled to the base model. Resume from another checkpoint, or set sync_ref_model=False."
+            )
+        saved = load_file(path)
+        state.update(saved | {name: saved[source] for name, source in model.all_tied_weights_keys.items()})
+
+    model = trainer.accelerator.unwrap_model(trainer.ref_model)
+    on_main_process(read)
+    options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=trainer.accelerator.num_processes > 1)
+    set_model_state_dict(model, state, options=options)
 
 
 @contextmanager
 def checkpoint_being_saved(trainer: Any, trial: Any) -> Iterator[Path]:
-    """Give the folder of the checkpoint that the block saves, mark it as whole, and delete the oldest by step."""
-    output_dir, writes, limit = trainer._get_output_dir(trial), trainer.args.should_save, trainer.args.save_total_limit
-    folder = Path(output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{trainer.state.global_step}"
-    with explaining_failed_saves(folder, writes=writes):
-        try:
-            yield folder
-        finally:
-            trainer.args.save_total_limit = limit
-        PartialState().wait_for_everyone()  # all have written their files
-        if writes:
+    """Give the folder of the checkpoint that the block saves, mark it as whole, and delete the oldest by step.
+
+    Raises:
+        CheckpointSaveError: a file could not be written.
+    """
+    args, step, wait = trainer.args, trainer.state.global_step, PartialState().wait_for_everyone
+    output_dir, limit = trainer._get_output_dir(trial), args.save_total_limit
+    folder = Path(output_dir) / f"{PREFIX}{step}"
+    try:
+        if args.should_save and folder.is_dir():  # torch would write into its files, which a push may have links to
+            (folder / MARKER_FILE).unlink(missing_ok=True)
+            shutil.rmtree(folder)
+        wait()
+        yield folder
+        wait()  # all have written their files
+        if args.should_save:
             run, before = trainer._line
-            write_marker(folder, [*before, (run, trainer.state.global_step)])
-        PartialState().wait_for_everyone()
-    if writes and (limit or 0) > 0:
+            write_marker(folder, [*before, (run, step)])
+        wait()
+    except VADEError:
+        raise
+    except Exception as error:  # OSError, RuntimeError of torch, errors of safetensors
+        raise CheckpointSaveError(
+            f"{folder} could not be written ({type(error).__name__}: {error}), so the run stops. Free disk space, set "
+            "save_total_limit, or check the permissions. Then train(resume_from_checkpoint='auto') goes on."
+        ) from error
+    finally:
+        args.save_total_limit = limit
+    if args.should_save and (limit or 0) > 0:
         # By step: `rotate_checkpoints` of transformers 5.24 goes by a clock, which may have stepped back.
         kept = {folder, Path(trainer.state.best_model_checkpoint or folder)}
         old = [path for path in checkpoints(output_dir) if path not in kept]
-        for path in old[: max(len(old) - max(limit - len(kept), 0), 0)]:
+        for path in old[: max(len(old) + len(kept) - limit, 0)]:
             shutil.rmtree(path, ignore_errors=True)
 
 
@@ -131,34 +152,33 @@ def model_being_saved(trainer: Any, folder: Path, *, by_trainer: bool) -> Iterat
     if trainer.selection is not None:
         save_posterior(trainer, folder, checkpoint=by_trainer)
     if trainer.args.sync_ref_model and of_checkpoint:
-        save_reference_model(trainer, folder)
+        _save_reference_model(trainer, folder / REFERENCE_FILE)
     yield
     if of_checkpoint:  # its settings are written
         trainer.args.save_total_limit = None  # the parent would delete old checkpoints before this one is complete
 
 
-def load_states(trainer: Any, checkpoint: str | os.PathLike[str]) -> None:
-    """Load the posterior and a synced reference model, after optimiser and scheduler. All processes must take part."""
-    if trainer.args.sync_ref_model:
-        load_reference_model(trainer, checkpoint)
-    if trainer.selection is not None:
-        resume_posterior(trainer, checkpoint)
-    # transformers 5.23 saves the states of callbacks only if the checkpoint had them.
-    for callback in trainer.callback_handler.callbacks:
-        if isinstance(callback, ExportableState):
-            trainer.state.stateful_callbacks.setdefault(type(callback).__name__, callback.state())
-
-
-def say_what_lacks(trainer: Any, checkpoint: Path) -> None:
-    """Name the states that transformers would start anew without a word. All processes must take part."""
-    args = trainer.args
-    states = [f"rng_state_{args.process_index}.pth" if args.world_size > 1 else "rng_state.pth"]
-    if args.should_save and not any(checkpoint.glob("global_step*")):  # DeepSpeed has its own
-        states += ["scheduler.pt"] if any(checkpoint.glob("*optimizer*")) else ["optimizer.pt", "scheduler.pt"]
-    if args.should_save and trainer.use_adaptive_entropy:
-        states.append("entropy_ctrl_state.json")
-    if lacking := sorted({*gather_object([name for name in states if not (checkpoint / name).exists()])}):
-        logger.warning(
-            f"{checkpoint} has no {', '.join(lacking)}: it was saved with save_only_model=True, or on another number "
-            "of processes. These states start anew, so this run does not repeat the stopped run."
+def _save_reference_model(trainer: Any, path: Path) -> None:
+    """Write the reference model, which follows the policy. TRL 1.16 saves none, and does not say so."""
+    if trainer._dist.is_zero3 or trainer._dist.fsdp_version == 1:
+        logger.warning_once(
+            "sync_ref_model=True with DeepSpeed ZeRO-3 or FSDP1: the reference model's weights are not saved in the "
+            "checkpoints, so this run cannot be resumed. Use FSDP2 or ZeRO-2, or set sync_ref_model=False."
         )
+        return
+    state = trainer.accelerator.get_state_dict(trainer.ref_model)
+    if trainer.accelerator.is_main_process:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        tied = trainer.accelerator.unwrap_model(trainer.ref_model).all_tied_weights_keys
+        save_file({name: value.contiguous() for name, value in state.items() if name not in tied}, path)
+
+
+def index_weights(directory: str | os.PathLike[str]) -> None:
+    """Write an index beside a single `model.safetensors`: without one vLLM 0.31 takes the posterior for weights."""
+    weights = Path(directory) / SAFE_WEIGHTS_NAME
+    if not weights.is_file():
+        return
+    with safe_open(weights, framework="pt") as file:
+        place = dict.fromkeys(sorted(file.keys()), SAFE_WEIGHTS_NAME)
+    index = {"metadata": {"total_size": weights.stat().st_size}, "weight_map": place}
+    save_whole(Path(directory) / SAFE_WEIGHTS_INDEX_NAME, (json.dumps(index, indent=2) + "\n").encode())

@@ -31,10 +31,9 @@ _QUICK_START = re.compile(r"^## Quick start$.*?(?=^## )", re.DOTALL | re.MULTILI
 
 
 def write_model_card(trainer: Any, dataset: str | None = None) -> None:
-    """Complete the card that TRL has written into the output directory. It shows the picture of the report there.
+    """Complete the card that TRL has written into the output directory; on the main process, at every save.
 
-    It runs on the main process, at every save, and must not end a run: an error is logged, and VADE's part is missing.
-    `dataset` is as in `run_facts`.
+    It must end no run: after an error, which is logged, VADE's part is missing. `dataset` is as in `run_facts`.
     """
     try:
         folder, run = Path(trainer.args.output_dir), live_run(trainer)
@@ -49,7 +48,7 @@ def write_model_card(trainer: Any, dataset: str | None = None) -> None:
             adapter=hasattr(trainer.model, "peft_config"),
             revision=trainer.publication.model.revision,
         )
-    except Exception as error:  # no error of the card may end the run
+    except Exception as error:
         logger.warning(f"The model card lacks VADE's sections ({type(error).__name__}: {error}).")
 
 
@@ -66,8 +65,8 @@ def complete_model_card(
 ) -> None:
     """Add metadata and sections to the card `path`, and replace the sections of an earlier call.
 
-    `facts` are those of `card_facts`, `summary` is the result of `summary.summarise`. The `places` are `curves`, a
-    picture in the same folder, and `posterior_repo`, without which the model's repository holds the posterior.
+    `facts` are those of `card_facts`, `summary` is that of `summarise`. The `places` are `curves`, a picture in the
+    same folder, and `posterior_repo`, without which the model's repository holds the posterior.
     """
     card = ModelCard(path.read_text(encoding="utf-8"))
     _complete_metadata(card.data, facts, vision=vision)

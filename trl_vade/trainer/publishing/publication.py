@@ -7,6 +7,7 @@ skipped, and a missing one is an error at the end.
 """
 
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -31,11 +32,12 @@ from trl_vade.samplers.snapshot import POSTERIOR_FILE, load_snapshot
 from trl_vade.selection.report.record import ROWS_FILE, RUN_FILE
 from trl_vade.selection.report.writing import PAGE_FILE
 
-from ..checkpoint.folders import JIT_MARK, LAST_CHECKPOINT, PREFIX, complete_checkpoints, step_of
-from ..checkpoint.lock import LOCK_FILE
-from ..main_process import on_main_process, wait_for_main_process
+from ..checkpoint.folders import JIT_MARK, LAST_CHECKPOINT, LOCK_FILE, PREFIX, complete_checkpoints, look_at
+from ..main_process import on_main_process
 
 logger = get_logger(__name__)
+
+SAY_EVERY = 60.0  # seconds between two messages about a long wait
 
 # They hold rows of the training data, local paths, the lock, or the choices of an earlier run.
 PRIVATE = (ROWS_FILE, PAGE_FILE, RUN_FILE, LOCK_FILE, "vade_selection-*.jsonl")
@@ -63,26 +65,34 @@ class Publication:
                 name = args.vade_posterior_hub_id or f"{self.model.repo_id}-posterior"
                 self.posterior_repo = _existing(replace(self.model, repo_id=name, repo_type="dataset")).repo_id
 
-    def __deepcopy__(self, memo: object) -> "Publication":
-        return self  # a copy of a trainer pushes to the same repositories
-
     def open(self, token: str | None = None, private: bool | None = None) -> None:
         """Create the model's repository and its branch, unless offline. All processes must take part."""
         name = self._args.hub_model_id or self._output_dir.absolute().name  # as `Trainer.init_hf_repo`
         private = self._args.hub_private_repo if private is None else private
         self.model = _existing(HubTarget(name, "model", self.model.revision, private, token))
 
-    def start(self, checkpoint: Path | None) -> None:
-        """Push the checkpoint that a run goes on from, if a repository has got nothing as new."""
-        if self._args.push_to_hub and self._args.hub_strategy != HubStrategy.END and not is_offline_mode():
-            on_main_process(partial(self._catch_up, checkpoint))
+    @property
+    def _pushes_saves(self) -> bool:
+        return self._args.push_to_hub and self._args.hub_strategy != HubStrategy.END
+
+    @contextmanager
+    def of_run(self, trainer: Any, checkpoint: str | None) -> Iterator[None]:
+        """Push what an earlier start did not, train in the block, wait for all uploads, and raise if one failed."""
+        if self._pushes_saves and not is_offline_mode():
+            on_main_process(partial(self._catch_up, Path(checkpoint) if checkpoint else None))
+        try:
+            yield
+        finally:
+            trainer.is_in_train = False  # transformers 5.23 leaves it True after an error
+        self.finish()
 
     def _catch_up(self, checkpoint: Path | None) -> None:
+        """Push the checkpoint that a run goes on from, if a repository has got nothing as new."""
         self._stagings.clear()
         for folder in self._output_dir.glob(f"{STAGED}*"):  # of a process that was killed
             shutil.rmtree(folder, ignore_errors=True)
         if checkpoint:
-            step, kinds = step_of(checkpoint), ("model", "dataset") if self.posterior_repo else ("model",)
+            step, kinds = look_at(checkpoint).step, ("model", "dataset") if self.posterior_repo else ("model",)
             if min(self._staging(kind).newest_step() for kind in kinds) < step:
                 self.push(step, f"Training in progress, step {step}", checkpoint)
 
@@ -128,19 +138,9 @@ class Publication:
         self._stagings[branch].target = target  # the user may have given another name since
         return self._stagings[branch]
 
-    @contextmanager
-    def of_run(self, trainer: Any, checkpoint: str | None) -> Iterator[None]:
-        """Push what an earlier start did not, train in the block, wait for all uploads, and raise if one failed."""
-        self.start(Path(checkpoint) if checkpoint else None)
-        try:
-            yield
-        finally:
-            trainer.is_in_train = False  # transformers 5.23 leaves it True after an error
-        self.finish()
-
     def push_checkpoint(self, trainer: Any, folder: Path) -> None:
         """Push a checkpoint that is whole: TRL 1.16 writes `entropy_ctrl_state.json` last."""
-        if self._args.push_to_hub and self._args.hub_strategy != HubStrategy.END and trainer.is_world_process_zero():
+        if self._pushes_saves and trainer.is_world_process_zero():
             trainer.callback_handler.on_push_begin(self._args, trainer.state, trainer.control)
             step = trainer.state.global_step
             self.push(step, f"Training in progress, step {step}", folder, _has_scores(trainer))
@@ -149,23 +149,24 @@ class Publication:
         """Write the card and push the output directory; `names` may hold another revision and token."""
         if not trainer.is_world_process_zero():
             return None
-        tags = [card["tags"]] if isinstance(card.get("tags"), str) else [*(card.get("tags") or [])]
-        tags += [tag for tag in getattr(trainer.model, "model_tags", None) or [] if tag not in tags]
         usual = self.model
         self.model = replace(usual, **{name: value for name, value in names.items() if value})
         try:
-            trainer.create_model_card(**{"model_name": usual.repo_id.split("/")[-1], **card, "tags": tags})
+            trainer.create_model_card(**{"model_name": usual.repo_id.split("/")[-1], **card})
             return self.push(trainer.state.global_step, message, posterior=_has_scores(trainer))
         finally:
             self.model = usual
 
     def wait(self) -> None:
-        """Wait until nothing is being sent. All processes must take part."""
-
-        def pending() -> list[str]:
-            return [str(one.target) for one in self._stagings.values() if not one.job.done()]
-
-        wait_for_main_process(lambda: not pending(), lambda: f"uploads to the Hub {pending()}")
+        """Wait until nothing is being sent, and log now and then what is. All processes must take part."""
+        # They poll: one collective as long as an upload would exceed the process group's limit (10 minutes with NCCL).
+        start = said = time.monotonic()
+        stagings = self._stagings.values()
+        while names := on_main_process(lambda: [str(one.target) for one in stagings if not one.job.done()]):
+            if (now := time.monotonic()) - said > SAY_EVERY:
+                said = now
+                logger.warning(f"Still waiting after {now - start:.0f} s for uploads to the Hub: {', '.join(names)}.")
+            time.sleep(0.1)
 
     def finish(self) -> None:
         """Wait for all uploads, retry the failed ones once, and raise `HubError` on all processes for the missing."""
