@@ -30,9 +30,7 @@ def pixels(change=0.0):
 
 
 def store(of_rows=ROWS):
-    found = PixelStore(of_rows=of_rows)
-    found.put(pixels(), source=None)
-    return found
+    return PixelStore(pixels(), of_rows)
 
 
 def micro_batches():

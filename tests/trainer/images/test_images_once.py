@@ -111,7 +111,7 @@ def test_two_rows_with_the_same_picture_share_it(vision_model_path, tmp_path):
     assert_equal_weights(weights(on), weights(off))
     assert counts.processed == 2 * 2  # in each of two generation batches
     both = on.processing_class.image_processor([coloured(0), coloured(1)], return_tensors="pt")
-    assert on._images.store_bytes() == both["pixel_values"].nbytes
+    assert on._images.store.bytes == both["pixel_values"].nbytes
 
 
 def test_by_default_a_sampler_that_chooses_encodes_once_and_uniform_is_trl_to_the_bit(vision_model_path, make_args):

@@ -47,7 +47,7 @@ def save_batch_in_use(trainer: Any, directory: str | os.PathLike[str]) -> None:
     if trainer._step % generate_every(trainer) and Path(directory) != Path(trainer.args.output_dir):
         path = Path(directory) / file_name(trainer.accelerator.process_index)
         path.parent.mkdir(parents=True, exist_ok=True)
-        save_generation_batch(path, trainer._buffered_inputs, trainer._images.stores[True])
+        save_generation_batch(path, trainer._buffered_inputs, trainer._images.store)
 
 
 def resume_batch_in_use(trainer: Any, checkpoint: str | os.PathLike[str], run: dict[str, Any]) -> None:
@@ -66,8 +66,7 @@ def resume_batch_in_use(trainer: Any, checkpoint: str | os.PathLike[str], run: d
             if lacking := lacking_for_loss(trainer, batch):
                 raise ValueError(f"it has no {', '.join(lacking)}, which the loss needs now")
             batch = send_to_device(batch, trainer.accelerator.device)
-            trainer._images.stores[True].put(pixels, source=path)
-            trainer._images.stores[True].of_rows = rows
+            trainer._images.store = PixelStore(pixels, rows)
         except Exception as error:  # of the file, a row or the processor; the other processes wait below
             reason = f"{type(error).__name__}: {error}"
     # If only some generated, they would wait for the others for ever.
@@ -131,7 +130,7 @@ def process_again(trainer: Any, rows: list[int]) -> dict[str, torch.Tensor]:
     prompts = prompts_of(with_image_lists(trainer.selection.loader.decoder.load(rows)))
     with trainer._images.preparing(True):
         trainer._tokenize_prompts(prompts)
-    return trainer._images.stores[True].tensors
+    return trainer._images.store.tensors
 
 
 def _digests(tensors: dict[str, torch.Tensor]) -> dict[str, str]:
