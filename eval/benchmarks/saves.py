@@ -70,7 +70,7 @@ def buffered(trainer, tokens=1024):
     prompts = [prepare_multimodal_messages(row["prompt"], images=row["images"]) for row in loaded]
     with trainer._images.preparing(True):
         ids, images, fields = trainer._tokenize_prompts(prompts)
-    trainer._images.stores[True].of_rows = list(dict.fromkeys(numbers))
+    trainer._images.store.of_rows = list(dict.fromkeys(numbers))
     batch = {
         "prompt_ids": torch.tensor(ids),
         "completion_ids": torch.randint(0, 1000, (len(ids), tokens)),
@@ -151,7 +151,7 @@ def main():
         trainer = make_trainer(options, folder)
         trainer._buffered_inputs, trainer._step = buffered(trainer), 1
         write_log(trainer.selection.feedback.log, options.lines)
-        print(f"a generation batch with {trainer._images.store_bytes() / 2**20:,.0f} MiB of pictures")
+        print(f"a generation batch with {trainer._images.store.bytes / 2**20:,.0f} MiB of pictures")
         with measured("save"):
             save_posterior(trainer, folder / "checkpoint", checkpoint=True)
         size = sum(path.stat().st_size for path in (folder / "checkpoint").iterdir())

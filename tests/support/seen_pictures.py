@@ -9,6 +9,7 @@ from inspect import signature
 from typing import Any
 
 import pytest
+from transformers.image_utils import make_flat_list_of_images
 
 
 @dataclass
@@ -36,7 +37,7 @@ def seen_pictures(trainer: Any) -> Iterator[SeenPictures]:
 
     @wraps(preprocess)
     def noting_pictures(self, images, *positional, **named):
-        seen.processed += [_digest(picture.size, picture.tobytes()) for row in images for picture in row]
+        seen.processed += [_digest(each.size, each.tobytes()) for each in make_flat_list_of_images(images)]
         return preprocess(self, images, *positional, **named)
 
     @wraps(features)

@@ -1,81 +1,51 @@
-"""Short real runs on pictures: their gradients, and how many images the processor and the vision tower see."""
+"""Pictures, rows with them, and what a run makes of them: the first gradients, and which parts work once."""
 
-from contextlib import contextmanager
+import datasets
+import numpy as np
+import torch
+from PIL import Image
+from transformers import TrainerCallback
 
-from tests.support.runs import SMALL_RUN
-
-SIZES = ((56, 56), (84, 56), (56, 112))
+SIZES = ((40, 40), (90, 50), (30, 60), (70, 70))  # width, height
 
 
-def coloured(number):
-    """A picture of one of three sizes."""
-    import numpy as np
-    from PIL import Image
-
-    width, height = SIZES[number % 3]
+def picture(number):
+    """Noise: no two pictures, and no two tiles of one, are the same."""
+    width, height = SIZES[number % len(SIZES)]
     return Image.fromarray(np.random.default_rng(number).integers(0, 256, (height, width, 3), dtype=np.uint8))
 
 
-def picture_rows(images_of_row=lambda row: [coloured(row)], count=12):
-    import datasets
-
+def picture_rows(count=12, first=0, pictures=(1,), number=lambda place: place):
+    """Rows with as many pictures as `pictures` says, over and over; the pictures' numbers begin at `first`."""
     rows = [
-        {"prompt": [{"role": "user", "content": f"What is {i}?"}], "images": images_of_row(i), "id": f"row-{i}"}
-        for i in range(count)
+        {
+            "prompt": [{"role": "user", "content": f"say a digit above {row % 10}"}],
+            "limit": row % 10,
+            "images": [picture(first + number(row) + count * i) for i in range(pictures[row % len(pictures)])],
+        }
+        for row in range(count)
     ]
     return datasets.Dataset.from_list(rows).cast_column("images", datasets.List(datasets.Image()))
 
 
-def is_even(completions, **kwargs):
-    """Whether the answer has an even number of letters."""
-    return [1.0 - len(completion[0]["content"]) % 2 for completion in completions]
+class FirstGradients(TrainerCallback):
+    """Keeps the gradients of the first optimiser step, by the names of their parameters."""
+
+    found: dict[str, torch.Tensor] | None = None
+
+    def on_pre_optimizer_step(self, args, state, control, model, **kwargs):
+        if self.found is None:
+            named = model.named_parameters()
+            self.found = {name: value.grad.clone() for name, value in named if value.grad is not None}
 
 
-class Counts:
-    """Images that the processor and the vision tower see."""
-
-    def __init__(self):
-        self.processed = self.encoded = 0
-
-    def watch_tower(self, trainer):
-        def count(module, positional, named):
-            self.encoded += len(named["grid_thw"])
-
-        for name, module in trainer.model.named_modules():
-            if name.endswith(".visual"):
-                module.register_forward_pre_hook(count, with_kwargs=True)
-
-    @contextmanager
-    def processor(self):
-        from transformers import Qwen2VLImageProcessor
-        from transformers.image_utils import make_flat_list_of_images
-
-        preprocess = Qwen2VLImageProcessor.preprocess
-
-        def counting(processor, images, *positional, **named):
-            self.processed += len(make_flat_list_of_images(images))
-            return preprocess(processor, images, *positional, **named)
-
-        Qwen2VLImageProcessor.preprocess = counting
-        try:
-            yield
-        finally:
-            Qwen2VLImageProcessor.preprocess = preprocess
-
-
-def gradients_kept():
-    """A callback whose `found` has the gradient of each optimiser step, as one vector."""
-    import torch
-    from transformers import TrainerCallback
-
-    class Gradients(TrainerCallback):
-        found = None
-
-        def on_pre_optimizer_step(self, args, state, control, model=None, **kwargs):
-            parts = [p.grad.flatten().double() for p in model.parameters() if p.grad is not None]
-            self.found = [*(self.found or []), torch.cat(parts)]
-
-    return Gradients()
+def assert_same_but_for_rounding(left, right):
+    """Compare gradients, by the norm of their difference."""
+    assert left.keys() == right.keys()
+    difference = torch.stack([(left[name] - right[name]).norm() for name in left]).norm()
+    size = torch.stack([gradient.norm() for gradient in right.values()]).norm()
+    assert size > 0
+    assert difference < 1e-5 * size
 
 
 def images(tower_once, grouped=False):
@@ -85,24 +55,3 @@ def images(tower_once, grouped=False):
         trainer._images.tower_once, trainer._images.grouped = tower_once, grouped
 
     return prepare
-
-
-def play(
-    model, folder, *, rows=None, reward=is_even, resume=None, prepare=lambda trainer: None, given=None, **settings
-):
-    """Train on pictures, and return the trainer, its gradients and the `Counts`. Four micro-batches are a step."""
-    from trl_vade import VADEConsoleCallback, VADEGRPOConfig, VADEGRPOTrainer, VADEReportCallback
-
-    base = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 4, "max_steps": 2}
-    base |= {"output_dir": str(folder), "vade_down_sampling": "none"}
-    args = VADEGRPOConfig(**SMALL_RUN | base | settings)
-    counts, gradients = Counts(), gradients_kept()
-    with counts.processor():
-        trainer = VADEGRPOTrainer(model, is_even, args, rows or picture_rows(), **(given or {}))
-        trainer.remove_callback(VADEReportCallback)
-        trainer.remove_callback(VADEConsoleCallback)
-        trainer.add_callback(gradients)
-        counts.watch_tower(trainer)
-        prepare(trainer)
-        trainer.train(resume_from_checkpoint=resume)
-    return trainer, gradients.found, counts

@@ -1,7 +1,5 @@
 """`VADEGRPOTrainer` with variants of its questions: problems side by side, own posteriors, advantages, refusals."""
 
-from contextlib import contextmanager
-
 import numpy as np
 import pytest
 from PIL import ImageOps
@@ -20,7 +18,7 @@ from tests.support.runs import (
     train,
     weights,
 )
-from trl_vade import ConfigurationError, VADEGRPOTrainer
+from trl_vade import ConfigurationError, VADEGRPOTrainer, VADEReportCallback
 from trl_vade.selection.advantages import diva_advantages, posterior_difficulty, standardised
 from trl_vade.trainer.batch import GenerationBatch
 
@@ -60,28 +58,55 @@ def noting(seen, reward=says_a_digit):
     return noted
 
 
-@contextmanager
+@pytest.fixture
+def made(text_model_path, make_args):
+    """A function that makes a trainer of rows with variants."""
+
+    def make(
+        reward=says_a_digit, rows=None, *, trainer_class=VADEGRPOTrainer, model=text_model_path, more=None, **settings
+    ):
+        args, rows = make_args(vade_variants="of", **settings), rows_with_variants() if rows is None else rows
+        trainer = trainer_class(model, reward, args, rows, **(more or {}))
+        trainer.remove_callback(VADEReportCallback)
+        return trainer
+
+    return make
+
+
+@pytest.fixture
+def run(made):
+    """A function that trains as `made` makes it."""
+
+    def train(*arguments, **settings):
+        trainer = made(*arguments, **settings)
+        trainer.train()
+        return trainer
+
+    return train
+
+
+@pytest.fixture
 def batches(monkeypatch):
-    """The prepared generation batches, with the trainer's belief about their rows."""
+    """The prepared generation batches, with the pass rates believed in and the total rewards, two problems each."""
     seen, prepare = [], GenerationBatch.make
 
     def preparing(self, rows, make):
         batch = prepare(self, rows, make)
         in_flight, outcomes = self._trainer.selection.feedback.rounds[-1]
-        seen.append((batch, in_flight, outcomes))
+        seen.append(
+            (batch["advantages"].numpy(), in_flight.posterior_mean.reshape(-1, 2), outcomes.total.reshape(-1, 2, 4))
+        )
         return batch
 
-    with monkeypatch.context() as patch:
-        patch.setattr(GenerationBatch, "make", preparing)
-        yield seen
+    monkeypatch.setattr(GenerationBatch, "make", preparing)
+    return seen
 
 
 @pytest.mark.parametrize("sampler", slow_but(["thompson"], ["thompson", "greedy", "uniform"]))
 @pytest.mark.parametrize("match", ["posterior", "difficulty"])
-def test_each_original_is_followed_by_groups_of_its_own_variants(text_model_path, make_args, sampler, match):
+def test_each_original_is_followed_by_groups_of_its_own_variants(run, sampler, match):
     seen = []
-    args = make_args(vade_variants="of", vade_sampler=sampler, vade_variant_match=match, max_steps=3)
-    trainer = train(text_model_path, rows_with_variants(), args, noting(seen))
+    trainer = run(noting(seen), vade_sampler=sampler, vade_variant_match=match, max_steps=3)
     assert len(seen) == 3
     for batch in seen:
         groups = [{column: {*batch[column][start : start + 4]} for column in batch} for start in range(0, 16, 4)]
@@ -91,44 +116,32 @@ def test_each_original_is_followed_by_groups_of_its_own_variants(text_model_path
     assert logged(trainer, "vade/selected_share/original") == [0.5] * 3
 
 
-def test_two_variants_of_a_problem_are_of_two_kinds(text_model_path, make_args):
+def test_two_variants_of_a_problem_are_of_two_kinds(run):
     seen = []
-    more = {"per_device_train_batch_size": 12, "vade_variant_groups": 2, "max_steps": 3}
-    train(text_model_path, rows_with_variants(), make_args(vade_variants="of", **more), noting(seen))
+    run(noting(seen), per_device_train_batch_size=12, vade_variant_groups=2, max_steps=3)
     for batch in seen:
         assert batch["kind"][0] == "original"
         assert len({*batch["kind"]}) == 3
         assert len({*batch["of"]}) == 1
 
 
-def test_an_original_that_is_never_solved_keeps_its_own_counts_beside_a_variant_that_is(text_model_path, make_args):
-    reward = of_kind({"original": 0, "hint-1": 2, "hint-2": 4, "text": 0})
-    args = make_args(vade_variants="of", vade_variant_groups=3, max_steps=6)
-    trainer = train(text_model_path, rows_with_variants(), args, reward)
+def test_an_original_that_is_never_solved_keeps_its_own_counts_beside_a_variant_that_is(run):
+    trainer = run(of_kind({"original": 0, "hint-1": 2, "hint-2": 4, "text": 0}), vade_variant_groups=3)
     rows, posterior = trainer.train_dataset, trainer.selection.sampler.posterior
     kinds = np.array(rows["kind"])[posterior.visited]
     alpha, beta = posterior.alpha[posterior.visited], posterior.beta[posterior.visited]
     assert (alpha[kinds == "original"] == 0).all()
     assert (beta[kinds == "original"] > 0).all()
     assert (beta[kinds == "hint-2"] == 0).all()
-    assert logged(trainer, "vade/original_reward") == [0.0] * 6
-    assert logged(trainer, "reward") == [6 / 16] * 6
-    assert logged(trainer, "vade/effective_gradient_ratio/hint-1") == [1.0] * 6
-    assert logged(trainer, "vade/effective_gradient_ratio/original") == [0.0] * 6
-    assert logged(trainer, "vade/dead_problems") == [0.0] * 6
+    wanted = {"vade/original_reward": 0.0, "reward": 6 / 16, "vade/dead_problems": 0.0}
+    wanted |= {"vade/effective_gradient_ratio/hint-1": 1.0, "vade/effective_gradient_ratio/original": 0.0}
+    for name, value in wanted.items():
+        assert logged(trainer, name) == [value] * 6
 
 
-def test_without_groups_each_row_is_chosen_by_itself(text_model_path, make_args):
-    seen = []
-    args = make_args(
-        vade_variants="of",
-        vade_variant_groups=0,
-        vade_stratify_by="kind",
-        vade_dynamic_sampling=True,
-        vade_max_refills=1,
-        max_steps=4,
-    )
-    trainer = train(text_model_path, rows_with_variants(), args, noting(seen))
+def test_without_groups_each_row_is_chosen_by_itself(run):
+    seen, refills = [], {"vade_dynamic_sampling": True, "vade_max_refills": 1}
+    trainer = run(noting(seen), vade_variant_groups=0, vade_stratify_by="kind", max_steps=4, **refills)
     assert any(kind != "original" for batch in seen for kind in batch["kind"][4:8])
     assert logged(trainer, "vade/original_reward")
     assert not logged(trainer, "vade/dead_problems")
@@ -136,29 +149,18 @@ def test_without_groups_each_row_is_chosen_by_itself(text_model_path, make_args)
 
 def wanted(kind, totals, pass_rate):
     if kind == "diva":
-        return diva_advantages(totals, posterior_difficulty(pass_rate))
+        return diva_advantages(totals, posterior_difficulty(pass_rate)).ravel()
     local, whole = standardised(totals, 2), standardised(totals, (1, 2))
-    return whole if kind == "global" else local + whole
+    return {"local": local, "global": whole, "local+global": local + whole}[kind].ravel()
 
 
-@pytest.mark.parametrize("kind", ["global", "local+global", "diva"])
-def test_a_batch_is_trained_with_the_advantages_asked_for(text_model_path, make_args, monkeypatch, kind):
-    args = make_args(vade_variants="of", vade_advantage=kind, max_steps=3)
-    with batches(monkeypatch) as seen:
-        trainer = train(text_model_path, rows_with_variants(), args)
-    for batch, in_flight, outcomes in seen:
-        totals = outcomes.total.reshape(-1, 2, 4)
-        advantages = wanted(kind, totals, in_flight.posterior_mean.reshape(-1, 2)).ravel()
-        assert batch["advantages"].numpy() == pytest.approx(advantages, abs=2e-5)
-    assert list(trainer._logs["advantages"]) == pytest.approx(seen[-1][0]["advantages"].tolist(), abs=1e-6)
-
-
-def test_local_advantages_are_those_of_trl(text_model_path, make_args, monkeypatch):
-    with batches(monkeypatch) as seen:
-        train(text_model_path, rows_with_variants(), make_args(vade_variants="of", max_steps=2))
-    for batch, _, outcomes in seen:
-        local = standardised(outcomes.total.reshape(-1, 2, 4), 2).ravel()
-        assert batch["advantages"].numpy() == pytest.approx(local, abs=1e-3)
+@pytest.mark.parametrize("kind", ["local", "global", "local+global", "diva"])
+def test_a_batch_is_trained_with_the_advantages_asked_for(run, batches, kind):
+    trainer = run(vade_advantage=kind, max_steps=3)
+    for advantages, pass_rate, totals in batches:
+        exact = 1e-3 if kind == "local" else 2e-5  # TRL's own are in float32
+        assert advantages == pytest.approx(wanted(kind, totals, pass_rate), abs=exact)
+    assert list(trainer._logs["advantages"]) == pytest.approx(batches[-1][0].tolist(), abs=1e-6)
 
 
 def a_length(completions, **columns):
@@ -176,13 +178,12 @@ def a_length(completions, **columns):
     ],
     ids=str,
 )
-def test_leaving_out_rows_without_an_advantage_changes_no_weight(text_model_path, make_args, settings):
+def test_leaving_out_rows_without_an_advantage_changes_no_weight(run, make_args, settings):
     ends, kept = [], []
     for mode in ("none", "lossless"):
         exact = {"learning_rate": 1.0, "optim": "sgd", "max_steps": 4, "vade_down_sampling": mode}
-        args = make_args(vade_variants="of", output_dir=f"{make_args().output_dir}-{mode}", **exact | settings)
         reward = [says_a_digit, a_length] if settings["vade_advantage"] == "diva" else says_a_digit
-        trainer = train(text_model_path, rows_with_variants(), args, reward)
+        trainer = run(reward, output_dir=f"{make_args().output_dir}-{mode}", **exact | settings)
         ends.append(weights(trainer))
         kept.append(sum(logged(trainer, "vade/kept_rollouts")))
     assert kept[1] < kept[0] or settings["vade_advantage"] == "diva"
@@ -195,38 +196,26 @@ class Halved(VADEGRPOTrainer):
 
 
 @pytest.mark.parametrize("mode", ["none", "lossless"])
-def test_rewards_that_a_subclass_changes_are_those_of_the_advantages(text_model_path, make_args, monkeypatch, mode):
-    args = make_args(vade_variants="of", vade_advantage="diva", vade_down_sampling=mode, max_steps=2)
-    with batches(monkeypatch) as seen:
-        train(text_model_path, rows_with_variants(), args, trainer_class=Halved)
-    for batch, in_flight, outcomes in seen:
-        difficulty = posterior_difficulty(in_flight.posterior_mean.reshape(-1, 2))
-        advantages = diva_advantages(0.5 * outcomes.total.reshape(-1, 2, 4), difficulty)
-        assert batch["advantages"].numpy() == pytest.approx(advantages.ravel(), abs=2e-5)
+def test_rewards_that_a_subclass_changes_are_those_of_the_advantages(run, batches, mode):
+    run(trainer_class=Halved, vade_advantage="diva", vade_down_sampling=mode, max_steps=2)
+    for advantages, pass_rate, totals in batches:
+        assert advantages == pytest.approx(wanted("diva", 0.5 * totals, pass_rate), abs=2e-5)
 
 
-def test_a_reward_above_the_largest_is_refused(text_model_path, make_args):
-    args = make_args(vade_variants="of", vade_advantage="diva", reward_weights=[2.0])
+def test_a_reward_above_the_largest_is_refused(run):
     reward = of_kind(dict.fromkeys(("original", *KINDS), 2))
     with refused(ConfigurationError, ["2", "vade_advantage='diva'"], ["reward_weights"]):
-        train(text_model_path, rows_with_variants(), args, reward)
+        run(reward, vade_advantage="diva", reward_weights=[2.0])
 
 
-def test_completions_without_a_score_get_no_advantage(text_model_path, make_args, monkeypatch):
+def test_completions_without_a_score_get_no_advantage(run, batches):
     def some(completions, **columns):
         return [None if place % 4 == 1 else float(place % 4 == 0) for place in range(len(completions))]
 
-    with batches(monkeypatch) as seen:
-        train(
-            text_model_path,
-            rows_with_variants(),
-            make_args(vade_variants="of", vade_advantage="diva", max_steps=2),
-            some,
-        )
-    for batch, _, _ in seen:
-        advantages = batch["advantages"].reshape(-1, 4)
-        assert (advantages[:, 1] == 0).all()
-        assert (advantages[:, 0] > 0).all()
+    run(some, vade_advantage="diva", max_steps=2)
+    for advantages, _, _ in batches:
+        assert (advantages[1::4] == 0).all()
+        assert (advantages[::4] > 0).all()
 
 
 @pytest.mark.parametrize(
@@ -234,23 +223,21 @@ def test_completions_without_a_score_get_no_advantage(text_model_path, make_args
     [{"vade_advantage": "diva"}, slow({"vade_variant_match": "difficulty"}), slow({"vade_sampler": "uniform"})],
     ids=str,
 )
-def test_a_resumed_run_goes_on_bit_for_bit(text_model_path, make_args, settings):
-    whole = make_args(vade_variants="of", max_steps=4, **settings)
-    cut = make_args(vade_variants="of", max_steps=4, output_dir=f"{whole.output_dir}-cut", **settings)
-    rows = rows_with_variants()
-    train(text_model_path, rows, cut, callbacks=[SaveAt(2), StopAfter(2)])
-    resumed = VADEGRPOTrainer(text_model_path, says_a_digit, cut, rows)
-    resumed.train(resume_from_checkpoint=f"{cut.output_dir}/checkpoint-2")
-    assert_same_end(resumed, train(text_model_path, rows, whole))
+def test_a_resumed_run_goes_on_bit_for_bit(made, run, make_args, settings):
+    settings |= {"max_steps": 4}
+    cut = settings | {"output_dir": f"{make_args().output_dir}-cut"}
+    run(more={"callbacks": [SaveAt(2), StopAfter(2)]}, **cut)
+    resumed = made(**cut)
+    resumed.train(resume_from_checkpoint=f"{cut['output_dir']}/checkpoint-2")
+    assert_same_end(resumed, run(**settings))
 
 
-def test_initial_rollouts_cover_every_variant_and_are_not_paired(text_model_path, make_args):
-    args = make_args(vade_variants="of", vade_posterior_init="rollout", vade_advantage="diva", max_steps=1)
-    trainer = train(text_model_path, rows_with_variants(), args)
+def test_initial_rollouts_cover_every_variant_and_are_not_paired(run):
+    trainer = run(vade_posterior_init="rollout", vade_advantage="diva", max_steps=1)
     assert len(trainer.selection.sampler.posterior.visited) == 24 * 4
 
 
-def test_images_are_those_of_the_variant(vision_model_path, make_args):
+def test_images_are_those_of_the_variant(run, vision_model_path):
     rows = rows_with_images(8)
     negatives = [[{"kind": "negative", "images": [ImageOps.invert(each) for each in row["images"]]}] for row in rows]
     known = {image.tobytes() for ((variant,),) in zip(negatives, strict=True) for image in variant["images"]}
@@ -261,47 +248,37 @@ def test_images_are_those_of_the_variant(vision_model_path, make_args):
         seen.extend((each, image.convert("RGB")) for each, (image, *_) in zip(kind, images, strict=True))
         return [float(place % 2) for place in range(len(completions))]
 
-    train(vision_model_path, rows, make_args(vade_variants="of", vade_advantage="diva", max_steps=1), noted)
+    run(noted, rows, model=vision_model_path, vade_advantage="diva", max_steps=1)
     assert {kind for kind, _ in seen} == {"original", "negative"}
     for kind, image in seen:
         assert (kind == "negative") == (image.tobytes() in known)
 
 
-def test_evaluation_sees_no_variants(text_model_path, make_args, caplog):
-    seen = []
-    rows = rows_with_variants()
-    args = make_args(vade_variants="of", per_device_eval_batch_size=4)
-    trainer = VADEGRPOTrainer(text_model_path, noting(seen), args, rows, eval_dataset=rows)
+def test_evaluation_sees_no_variants(made, caplog):
+    seen, rows = [], rows_with_variants()
+    trainer = made(noting(seen), rows, more={"eval_dataset": rows}, per_device_eval_batch_size=4)
     assert "72 of 96 rows" in caplog.text
     trainer.evaluate()
     assert {kind for batch in seen for kind in batch["kind"]} == {"original"}
 
 
-def test_problems_with_too_few_variants_are_told_and_never_chosen(text_model_path, make_args, caplog):
-    seen, rows = [], rows_with_variants(of=lambda number: number % 2)
-    train(text_model_path, rows, make_args(vade_variants="of", max_steps=3), noting(seen))
+def test_problems_with_too_few_variants_are_told_and_never_chosen(made, run, caplog):
+    seen = []
+    run(noting(seen), rows_with_variants(of=lambda number: number % 2), max_steps=3)
     assert "12 of 24 problems" in caplog.text
     assert all(int(of.removeprefix("row-")) % 2 for batch in seen for of in batch["of"])
+    more = {"vade_variant_groups": 3, "per_device_train_batch_size": 32}
     with refused(ConfigurationError, ["2 problems", "vade_variant_groups=3", "24 of 24"], ["Add variants"]):
-        VADEGRPOTrainer(
-            "no/model",
-            says_a_digit,
-            make_args(vade_variants="of", vade_variant_groups=3, per_device_train_batch_size=32),
-            rows_with_variants(("text",)),
-        )
+        made(rows=rows_with_variants(("text",)), model="no/model", **more)
 
 
-def test_an_overlong_original_takes_its_variants_along(text_model_path, make_args):
-    rows = rows_with_variants()
-    long = [
-        {"role": "user", "content": "say a digit " * 99} if number == 3 else prompt[0]
-        for number, prompt in enumerate(rows["prompt"])
-    ]
-    rows = rows.remove_columns("prompt").add_column("prompt", [[message] for message in long])
-    args = make_args(vade_variants="of", vade_max_prompt_length=100)
-    trainer = VADEGRPOTrainer(text_model_path, says_a_digit, args, rows)
-    assert "row-3" not in trainer.train_dataset["of"]
-    assert len(trainer.train_dataset) == 23 * 4
+def test_an_overlong_original_takes_its_variants_along(made):
+    def longer(row):
+        return {"prompt": [{"role": "user", "content": "say a digit " * 99}]} if row["id"] == "row-3" else {}
+
+    rows = made(rows=rows_with_variants().map(longer), vade_max_prompt_length=100).train_dataset
+    assert "row-3" not in rows["of"]
+    assert len(rows) == 23 * 4
 
 
 @pytest.mark.parametrize(
@@ -331,40 +308,37 @@ class Game:
 
 
 @pytest.mark.parametrize(
-    ("settings", "arguments", "names", "offers"),
+    ("settings", "more", "names", "offers"),  # None: the rows are a stream
     [
         ({}, {"environment_factory": Game}, ["environment"], ["vade_variants=None"]),
-        ({"vade_sampler": "uniform"}, {"stream": True}, ["IterableDataset"], ["datasets.Dataset"]),
+        ({"vade_sampler": "uniform"}, None, ["IterableDataset"], ["datasets.Dataset"]),
         ({"vade_sampler": "uniform", "shuffle_dataset": False}, {}, ["shuffle_dataset=False"], ["vade_variants=None"]),
         ({"vade_success_threshold": "spread", "vade_advantage": "diva"}, {}, ["vade_advantage"], ["'auto'"]),
         ({"vade_success_threshold": "spread", "vade_variant_match": "difficulty"}, {}, ["difficulty"], ["'auto'"]),
     ],
     ids=str,
 )
-def test_rows_and_rewards_that_cannot_have_variants_are_refused(make_args, settings, arguments, names, offers):
-    rows = rows_with_variants()
-    rows = rows.to_iterable_dataset() if arguments.pop("stream", False) else rows
+def test_rows_and_rewards_that_cannot_have_variants_are_refused(made, settings, more, names, offers):
+    rows = rows_with_variants() if more is not None else rows_with_variants().to_iterable_dataset()
     with refused(ConfigurationError, names, offers):
-        VADEGRPOTrainer("no/model", says_a_digit, make_args(vade_variants="of", **settings), rows, **arguments)
+        made(rows=rows, model="no/model", more=more, **settings)
 
 
-def test_a_run_goes_on_from_a_posterior_of_the_originals(text_model_path, text_rows, make_args):
+def test_a_run_goes_on_from_a_posterior_of_the_originals(made, text_model_path, text_rows, make_args):
     plain = train(text_model_path, text_rows, make_args(max_steps=2, save_strategy="steps", save_steps=2))
-    folder = f"{plain.args.output_dir}-variants"
-    settings = {"vade_variants": "of", "max_steps": 1, "output_dir": folder}
-    args = make_args(vade_posterior_init=plain.args.output_dir, vade_warm_start_discount=1.0, **settings)
-    trainer = VADEGRPOTrainer(text_model_path, says_a_digit, args, rows_with_variants())
+    source = plain.args.output_dir
+    warm = {"vade_posterior_init": source, "vade_warm_start_discount": 1.0, "output_dir": f"{source}-variants"}
+    trainer = made(max_steps=1, **warm)
     trainer.train()
-    warm = trainer.selection.feedback.log.read()[0]
-    ids = {trainer.train_dataset[row]["id"] for row in warm["sample_index"]}
+    first = trainer.selection.feedback.log.read()[0]
+    ids = {trainer.train_dataset[row]["id"] for row in first["sample_index"]}
     assert ids == {text_rows[row]["id"] for row in plain.selection.sampler.posterior.visited.tolist()}
 
 
-def test_rows_that_are_replaced_are_looked_over_again(text_model_path, make_args):
-    rows = rows_with_variants()
-    trainer = train(text_model_path, rows, make_args(vade_variants="of", max_steps=2))
+def test_rows_that_are_replaced_are_looked_over_again(run):
+    trainer = run(max_steps=2)
     counted = len(trainer.selection.sampler.posterior.visited)
-    trainer.train_dataset = rows.select(range(1, 96))  # without an original
+    trainer.train_dataset = rows_with_variants().select(range(1, 96))  # without an original
     trainer.train()
     assert len(trainer.train_dataset) == 23 * 4
     assert len(trainer.selection.sampler.posterior.visited) >= counted
@@ -381,8 +355,8 @@ def test_rows_that_are_replaced_are_looked_over_again(text_model_path, make_args
     ],
     ids=str,
 )
-def test_other_methods_work_with_variants(text_model_path, make_args, settings):
-    trainer = train(text_model_path, rows_with_variants(), make_args(vade_variants="of", max_steps=3, **settings))
+def test_other_methods_work_with_variants(run, settings):
+    trainer = run(max_steps=3, **settings)
     assert len(logged(trainer, "vade/original_reward")) == 3 or settings.get("vade_variant_groups") == 0
     if "vade_down_sampling" in settings:
         assert max(logged(trainer, "vade/kept_rollouts")) < 16

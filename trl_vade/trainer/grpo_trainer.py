@@ -3,7 +3,6 @@
 They stand in the order of a training run: its start, the rows, a generation batch, the loss, the checkpoints, the Hub.
 """
 
-import functools
 import inspect
 import textwrap
 from pathlib import Path
@@ -33,7 +32,6 @@ from .console import install_console
 from .equal_processes import refuse_differing_weights
 from .generation.corrections import correct_generation, without_missing_images
 from .generation.engine_processor import engine_with_trainers_processor
-from .generation.repeated_prompts import tokenize_once
 from .harmless import callback_of
 from .images.once import ImagesOnce
 from .loader import TicketDataset, TicketSampler, UndisturbedWorker, numbers_of, of_tickets, rows_of_batch
@@ -196,13 +194,12 @@ class VADEGRPOTrainer(GRPOTrainer):
         return without_missing_images(super()._generate(prompts))
 
     def _tokenize_prompts(self, prompts):
-        """Note the images, and name the row of a prompt that the processor refuses. With vLLM, tokenise a prompt once."""
+        """Note the images, and name the row of a prompt that the processor refuses."""
         tokenize = super()._tokenize_prompts
         self._images.note(prompts)
         if self.environment_factories is not None:  # TRL passes no single prompt
             return tokenize(prompts)
-        once = functools.partial(tokenize_once, tokenize=tokenize) if self.use_vllm and not self.tools else tokenize
-        return naming_row(numbers_of(self, prompts), prompts, once)
+        return naming_row(numbers_of(self, prompts), prompts, tokenize)
 
     @signature_of(GRPOTrainer._generate_single_turn)
     def _generate_single_turn(self, *positional: Any, **named: Any):

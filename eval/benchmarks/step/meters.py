@@ -154,9 +154,9 @@ def watch(trainer: Any, meter: Meter) -> None:
         meter.wrap(trainer.vllm_generation, "sync_weights", "sync")
 
     def note_kept(*args: Any, **kwargs: Any) -> None:
-        store = getattr(trainer, "_images", None)
+        images = getattr(trainer, "_images", None)
         meter.counts["buffered"] = sum(pixels.nbytes for pixels in pixels_buffered(trainer))
-        meter.counts["stored"] = store.store_bytes() if store is not None else 0
+        meter.counts["stored"] = images.store.bytes if images is not None else 0
 
     meter.tally(trainer, "compute_loss", note_kept)
 

@@ -20,7 +20,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer, VADEReportCallback
 from trl_vade.testbed import load_testbed_dataset, load_testbed_model
-from trl_vade.trainer.generation import colocated, request_seeds
+from trl_vade.trainer.generation import colocated
 
 from .memory import ProcessMemory
 from .meters import EachBatch, Meter, count, images_counted, watch
@@ -38,7 +38,7 @@ def measure(options: dict[str, Any]) -> dict[str, Any]:
     length = options["completion_tokens"]
     if options["trainer"] == "unseeded":
         # vLLM draws the noise of each completion with a seed by itself, token by token (`random_sample`).
-        colocated.request_seed = request_seeds.request_seed = lambda *_: None
+        colocated.request_seed = lambda *_: None
 
     def parity(completion_ids, **columns):
         """Costs nothing, and gives groups a gradient. Refuses lengths that would make two runs differ in cost."""

@@ -69,13 +69,12 @@ def standing_in():
     """What a save and a resume read of a trainer inside a generation batch of these micro-batches."""
 
     def make(of_rows=ROWS, found=None):
-        store = PixelStore(of_rows=of_rows)
-        store.put(pixels() if found is None else found, source=None)
+        store = PixelStore(pixels() if found is None else found, of_rows)
         return SimpleNamespace(
             args=SimpleNamespace(output_dir="elsewhere", **dict.fromkeys(SIZES, 2)),
             accelerator=Accelerator(cpu=True),
             **{"num_iterations": 2, "beta": 0.0, "use_vllm": False, "_step": 1, "_buffered_inputs": micro_batches()},
-            _images=SimpleNamespace(on=True, stores={True: store}),
+            _images=SimpleNamespace(on=True, store=store),
         )
 
     return make
@@ -92,7 +91,7 @@ def test_what_was_saved_comes_back_to_the_bit_with_pixels_of_the_rows_made_again
     assert path.stat().st_size < 20_000  # each slice alone
     assert pixels_in(path) == ([] if of_rows else ["pixel_values"])
     generation_batch.resume_batch_in_use(resumed, tmp_path, run)
-    store = resumed._images.stores[True]
+    store = resumed._images.store
     assert_same([*resumed._buffered_inputs, store.tensors], [*saved._buffered_inputs, pixels()])
     assert (store.of_rows, asked) == (of_rows, [ROWS] if of_rows else [])
     if of_rows:

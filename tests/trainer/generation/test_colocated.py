@@ -1,6 +1,6 @@
 """What a colocated engine is asked for, with a stand-in that notes it; with the real vLLM: `tests/engines`."""
 
-import copy
+from itertools import groupby
 from types import SimpleNamespace
 
 import pytest
@@ -16,16 +16,8 @@ IMAGE = Qwen2_5_VLConfig().image_token_id
 
 @given(st.lists(st.sampled_from([1, 2, 3])))
 def test_each_run_of_the_token_becomes_one_and_all_else_stays(ids):
-    single = with_single_tokens(ids, 3)
-    assert [token for token in single if token != 3] == [token for token in ids if token != 3]
-    text = "".join(map(str, single))
-    assert "33" not in text
-    assert text.count("3") == len("".join(map(str, ids)).replace("1", " ").replace("2", " ").split())
-    assert with_single_tokens(single, 3) == single
-
-
-def test_without_a_token_nothing_changes():
-    assert with_single_tokens([3, 3, 3], None) == [3, 3, 3]
+    assert with_single_tokens(ids, None) == ids
+    assert with_single_tokens(ids, 3) == [each for run in groupby(ids) for each in ([3] if run[0] == 3 else run[1])]
 
 
 def test_only_models_that_put_marks_around_an_image_have_their_tokens_collapsed():
@@ -53,98 +45,84 @@ class Engine:
 @pytest.fixture
 def trainer(monkeypatch):
     monkeypatch.setattr(colocated, "set_seed", lambda *args, **kwargs: None)  # tests share a process
-    return SimpleNamespace(
+    made = SimpleNamespace(
         args=SimpleNamespace(seed=5),
         model=SimpleNamespace(config=Qwen2_5_VLConfig(), training=True),
         selection=SimpleNamespace(feedback=SimpleNamespace(rollouts=0)),
         state=SimpleNamespace(global_step=0),
         accelerator=SimpleNamespace(process_index=0),
-        vllm_generation=SimpleNamespace(llm=Engine(), tensor_parallel_size=1),
+        vllm_generation=SimpleNamespace(llm=Engine(), tensor_parallel_size=2),
     )
+    correct_colocated_requests(made)
+    return made
 
 
 def params(**changes):
     return SimpleNamespace(**{"n": 1, "seed": None, "temperature": 1.0} | changes)
 
 
+def row(ids=(1, IMAGE, IMAGE, 9), image=None):
+    """As TRL 1.16 makes it: one image by itself, several as a list, and their tokens expanded."""
+    return {"prompt_token_ids": [*ids]} | ({} if image is None else {"multi_modal_data": {"image": image}})
+
+
 def rows(*groups):
-    """As TRL 1.16 makes them: each prompt G times, its image expanded."""
+    """Each prompt G times."""
     images = [object() for _ in groups]
-    return [
-        {"prompt_token_ids": [number, IMAGE, IMAGE, 9], "multi_modal_data": {"image": images[number]}}
-        for number, size in enumerate(groups)
-        for _ in range(size)
-    ]
+    return [row((i, IMAGE, IMAGE, 9), images[i]) for i, size in enumerate(groups) for _ in range(size)]
 
 
 def test_a_group_is_one_request_with_one_image_token_and_comes_back_as_its_completions(trainer):
-    correct_colocated_requests(trainer)
     engine, batch = trainer.vllm_generation.llm, rows(4, 2, 4)
-    before = copy.deepcopy([row["prompt_token_ids"] for row in batch])
     outputs = engine.generate(batch, sampling_params=params(), use_tqdm=False)
-    assert [row["prompt_token_ids"] for row in engine.requests] == [[0, IMAGE, 9], [1, IMAGE, 9], [2, IMAGE, 9]]
-    assert [row["multi_modal_data"] for row in engine.requests] == [batch[i]["multi_modal_data"] for i in (0, 4, 6)]
+    assert engine.requests == [batch[i] | {"prompt_token_ids": [group, IMAGE, 9]} for group, i in enumerate((0, 4, 6))]
     assert [each.n for each in engine.params] == [4, 2, 4]
     assert engine.options == {"use_tqdm": False}
     assert [output.outputs for output in outputs] == [
         [f"{group}-{i}"] for group, size in enumerate((4, 2, 4)) for i in range(size)
     ]
-    assert [row["prompt_token_ids"] for row in batch] == before  # the trainer's own ids stay expanded
+    assert batch[0]["prompt_token_ids"] == [0, IMAGE, IMAGE, 9]  # the trainer's own ids stay expanded
 
 
-def test_equal_questions_about_different_pictures_are_different_requests(trainer):
-    correct_colocated_requests(trainer)
-    batch = [{"prompt_token_ids": [1, IMAGE], "multi_modal_data": {"image": object()}} for _ in range(3)]
+def test_another_image_or_text_is_another_request(trainer):
+    picture, other = object(), object()
+    batch = [row(image=picture), row(image=other), row(image=[picture, other]), row(image=[picture, other])]
+    batch += [row(), row((1, 2)), row((1, 2))]
     trainer.vllm_generation.llm.generate(batch, sampling_params=params())
-    assert [each.n for each in trainer.vllm_generation.llm.params] == [1, 1, 1]
+    assert [each.n for each in trainer.vllm_generation.llm.params] == [1, 1, 2, 1, 2]
 
 
-def seeds(trainer, batch=None, **changes):
-    trainer.vllm_generation.llm.generate(batch or rows(4, 4, 4), sampling_params=params(**changes))
+def seeds(trainer, batch, **changes):
+    trainer.vllm_generation.llm.generate(batch, sampling_params=params(**changes))
     return [each.seed for each in trainer.vllm_generation.llm.params]
 
 
-def test_seeds_are_a_function_of_the_seed_and_the_place_in_the_run(trainer):
-    correct_colocated_requests(trainer)
+def test_each_place_in_a_run_has_seeds_of_its_own_and_a_tensor_parallel_group_shares_them(trainer, monkeypatch):
     batch = rows(4, 4, 4)
-    first = seeds(trainer, batch)
-    assert len(set(first)) == 3
-    assert seeds(trainer, batch) == first
+    seen = seeds(trainer, batch)
+    assert seeds(trainer, batch) == seen
+    assert seeds(trainer, batch, seed=11) == [11, 11, 11]
+    trainer.accelerator.process_index = 1
+    assert seeds(trainer, batch) == seen
     for place, name, value in [
         (trainer.args, "seed", 6),
         (trainer.state, "global_step", 1),
         (trainer.selection.feedback, "rollouts", 12),
         (trainer.model, "training", False),
-        (trainer.accelerator, "process_index", 1),
+        (trainer.accelerator, "process_index", 2),
     ]:
-        before = getattr(place, name)
-        setattr(place, name, value)
-        assert not set(seeds(trainer, batch)) & set(first)
-        setattr(place, name, before)
-
-
-def test_the_processes_of_a_tensor_parallel_group_ask_for_the_same_samples_and_groups_for_others(trainer):
-    correct_colocated_requests(trainer)
-    trainer.vllm_generation.tensor_parallel_size = 2
-    batch, of = rows(4, 4), []
-    for process in range(4):
-        trainer.accelerator.process_index = process
-        of.append(seeds(trainer, batch))
-    assert of[0] == of[1]
-    assert of[2] == of[3]
-    assert not set(of[0]) & set(of[2])
-
-
-def test_a_seed_of_the_users_stands(trainer):
-    correct_colocated_requests(trainer)
-    assert seeds(trainer, seed=11) == [11, 11, 11]
+        with monkeypatch.context() as patch:
+            patch.setattr(place, name, value)
+            seen += seeds(trainer, batch)
+    seen += seeds(trainer, [row((5, 6))]) + seeds(trainer, [row((6, 5))])
+    assert len({*seen}) == len(seen)
 
 
 def test_what_does_not_come_from_trl_passes_as_it_is(trainer):
-    correct_colocated_requests(trainer)
     engine = trainer.vllm_generation.llm
     for prompts, given_params in [
         ("a prompt", params()),
+        (row(), params()),
         (["a prompt"], params()),
         ([{"prompt": "a prompt"}], params()),
         (rows(2), None),

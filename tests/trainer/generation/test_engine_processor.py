@@ -10,7 +10,6 @@ from tests.support.refusals import refused
 from trl_vade.errors import EngineError
 from trl_vade.trainer.generation.engine_processor import (
     engine_with_trainers_processor,
-    image_settings,
     refuse_other_processor_of_server,
 )
 
@@ -30,28 +29,27 @@ def engine(monkeypatch):
     assert vllm_generation.LLM is dict
 
 
-def test_an_engine_has_the_picture_size_that_the_trainer_was_given(vision_model_path):
-    processor = AutoProcessor.from_pretrained(vision_model_path, min_pixels=784, max_pixels=12544)
-    size = {"shortest_edge": 784, "longest_edge": 12544}
+def test_an_engine_has_the_settings_of_images_that_the_trainer_was_given(vision_model_path):
+    settings = {"size": {"shortest_edge": 784, "longest_edge": 12544}, "image_mean": (0.5, 0.5, 0.5)}
+    processor = AutoProcessor.from_pretrained(vision_model_path, **settings)
     made = engine_made_by_trl(processor, vision_model_path)
-    assert made == {"model": vision_model_path, "seed": 0, "mm_processor_kwargs": {"size": size}}
+    assert made == {"model": vision_model_path, "seed": 0, "mm_processor_kwargs": settings}
 
 
-def test_any_other_setting_of_images_is_handed_over_too(vision_model_path):
-    processor = AutoProcessor.from_pretrained(vision_model_path, image_mean=[0.5, 0.5, 0.5])
-    assert [*image_settings(processor, vision_model_path)] == ["image_mean"]
-
-
-def test_the_model_folders_own_processor_and_a_tokenizer_change_nothing(vision_model_path):
-    for loader in (AutoProcessor, AutoTokenizer):
-        made = engine_made_by_trl(loader.from_pretrained(vision_model_path), vision_model_path)
-        assert made == {"model": vision_model_path, "seed": 0}
-
-
-@pytest.mark.parametrize("other", [{"mode": "server"}, {"use_vllm": False}])
-def test_only_a_colocated_engine_is_made_here(vision_model_path, other):
-    processor = AutoProcessor.from_pretrained(vision_model_path, max_pixels=12544)
-    assert engine_made_by_trl(processor, vision_model_path, **other) == {"model": vision_model_path, "seed": 0}
+@pytest.mark.parametrize(
+    ("loader", "changes", "other"),
+    [
+        (AutoProcessor, {}, {}),
+        (AutoTokenizer, {}, {}),
+        (AutoProcessor, {"max_pixels": 12544}, {"mode": "server"}),
+        (AutoProcessor, {"max_pixels": 12544}, {"use_vllm": False}),
+    ],
+)
+def test_the_folders_own_processor_a_tokenizer_and_other_engines_change_nothing(
+    vision_model_path, loader, changes, other
+):
+    made = engine_made_by_trl(loader.from_pretrained(vision_model_path, **changes), vision_model_path, **other)
+    assert made == {"model": vision_model_path, "seed": 0}
 
 
 def test_an_engine_that_cannot_be_made_leaves_trl_as_it_was(monkeypatch):
@@ -74,11 +72,8 @@ def trainer_with_a_server(processor, *lengths):
 
 def test_a_server_that_makes_another_number_of_tokens_of_an_image_is_refused(vision_model_path):
     processor = AutoProcessor.from_pretrained(vision_model_path, max_pixels=12544)
-    with refused(EngineError, ["[4, 4]", "[4, 16]"], ["--mm-processor-kwargs", "12544"]):
-        trainer_with_a_server(processor, 4, 16)._place_features(features(4, 4), [])
-
-
-def test_a_server_that_makes_the_same_tokens_and_a_prompt_without_images_are_let_through():
-    engine = trainer_with_a_server(None, 4, 16)
+    engine = trainer_with_a_server(processor, 4, 16)
     assert engine._place_features(features(4, 16), []) == features(4, 16)
     assert engine._place_features(None, []) is None
+    with refused(EngineError, ["[4, 4]", "[4, 16]"], ["--mm-processor-kwargs", "12544"]):
+        engine._place_features(features(4, 4), [])

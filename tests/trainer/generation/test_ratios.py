@@ -11,22 +11,14 @@ def notice(version="1.16.0", **settings):
     return scaled_ratios_notice(VADEGRPOConfig("out", use_cpu=True, bf16=False, report_to="none", **vllm), version)
 
 
-CUTS = [{"top_p": 0.9}, {"top_k": 20}, {"min_p": 0.1}, {"generation_kwargs": {"top_p": 0.9}}]
-
-
-@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("cut", [{"top_p": 0.9}, {"top_k": 20}, {"min_p": 0.1}, {"generation_kwargs": {"top_p": 0.9}}])
 def test_ratios_that_trl_before_1_17_scales_are_told_of_with_the_setting(cut):
     name, value = next(iter(cut.get("generation_kwargs", cut).items()))
     assert f"{name}={value}" in notice(**cut)
 
 
-@pytest.mark.parametrize("sound", [{}, {"top_p": 1.0, "top_k": 0, "min_p": 0.0}, {"top_k": -1}])
-def test_nothing_is_said_where_no_token_is_cut(sound):
-    assert notice(**sound) is None
-
-
-@pytest.mark.parametrize(
-    "sound", [{"version": "1.17.0"}, {"use_vllm": False}, {"vllm_importance_sampling_correction": False}]
-)
-def test_nothing_is_said_where_trl_is_mended_or_has_no_such_ratios(sound):
-    assert notice(top_p=0.9, **sound) is None
+def test_nothing_is_said_where_no_token_is_cut_or_trl_is_mended_or_has_no_such_ratios():
+    for sound in ({}, {"top_p": 1.0, "top_k": 0, "min_p": 0.0}, {"top_k": -1}):
+        assert notice(**sound) is None
+    for sound in ({"version": "1.17.0"}, {"use_vllm": False}, {"vllm_importance_sampling_correction": False}):
+        assert notice(top_p=0.9, **sound) is None

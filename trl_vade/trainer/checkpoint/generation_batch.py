@@ -22,6 +22,7 @@ from safetensors.torch import save_file
 from trl_vade.data.loading import with_image_lists
 
 from ..batch import prompts_of
+from ..images.store import PixelStore
 from ..loader import generate_every
 
 logger = get_logger(__name__)
@@ -47,24 +48,19 @@ def layout(trainer: Any) -> dict[str, int]:
 def save_batch_in_use(trainer: Any, directory: str | os.PathLike[str]) -> None:
     """Write this process's part of the batch, unless the next step generates.
 
-    The file has the micro-batches, the rows of their pixels or else these, and digests of the pixels. Tensors of part i
-    are named `<i>/<name>`. Other values are JSON in the header; if one cannot be, no file is written, and a resume
+    The file has the micro-batches, the rows of their pixels or else these, and digests of the pixels. Tensors of part
+    i are named `<i>/<name>`. Other values are JSON in the header; if one cannot be, no file is written, and a resume
     generates anew and says so.
     """
     if not trainer._step % generate_every(trainer) or Path(directory) == Path(trainer.args.output_dir):
         return
-    path, store = Path(directory) / file_name(trainer.accelerator.process_index), trainer._images.stores[True]
+    path, store = Path(directory) / file_name(trainer.accelerator.process_index), trainer._images.store
     pixels = store.tensors if store.of_rows is None else {}
     tensors, others = {}, []
-    for i, part in enumerate(
-        (*trainer._buffered_inputs, pixels)
-    ):  # cloned, as the file takes no memory that tensors share
-        tensors |= {
-            f"{i}/{name}": value.detach().cpu().contiguous().clone()
-            for name, value in part.items()
-            if torch.is_tensor(value)
-        }
+    for i, part in enumerate((*trainer._buffered_inputs, pixels)):
         others.append({name: value for name, value in part.items() if not torch.is_tensor(value)})
+        for name in part.keys() - others[i].keys():  # cloned, as the file takes no memory that tensors share
+            tensors[f"{i}/{name}"] = part[name].detach().cpu().contiguous().clone()
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(TypeError):
         about = json.dumps([others, store.of_rows, _digests(store.tensors)])
@@ -80,7 +76,7 @@ def resume_batch_in_use(trainer: Any, checkpoint: str | os.PathLike[str], run: d
     try:
         if changed := {name: (there[name], size) for name, size in here.items() if size != there[name]}:
             raise ValueError(f"it is made for other settings, before and now: {changed}")
-        path, store = Path(checkpoint) / file_name(trainer.accelerator.process_index), trainer._images.stores[True]
+        path = Path(checkpoint) / file_name(trainer.accelerator.process_index)
         with safe_open(path, framework="pt") as file:
             (*batch, pixels), rows, digests = json.loads(file.metadata()["others"])
             for key in file.keys():  # noqa: SIM118
@@ -91,8 +87,7 @@ def resume_batch_in_use(trainer: Any, checkpoint: str | os.PathLike[str], run: d
         if _digests(pixels) != digests:
             raise ValueError(f"the pictures of the rows {rows} are others now, or the processor is another")
         batch = send_to_device(batch, trainer.accelerator.device)
-        store.put(pixels, source=path)
-        store.of_rows = rows
+        trainer._images.store = PixelStore(pixels, rows)
     except Exception as error:  # of the file, a row or the processor; the other processes wait below
         reason = f"{type(error).__name__}: {error}"
     # If only some generated, they would wait for the others for ever.
@@ -111,7 +106,7 @@ def process_again(trainer: Any, rows: list[int]) -> dict[str, torch.Tensor]:
     prompts = prompts_of(with_image_lists(trainer.selection.loader.decoder.load(rows)))
     with trainer._images.preparing(True):
         trainer._tokenize_prompts(prompts)
-    return trainer._images.stores[True].tensors
+    return trainer._images.store.tensors
 
 
 def _digests(tensors: dict[str, torch.Tensor]) -> dict[str, str]:

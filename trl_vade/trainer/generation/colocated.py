@@ -6,12 +6,12 @@ image, and token ids in which the image is already expanded.
 
 import copy
 import functools
+import zlib
+from itertools import groupby
 from typing import Any
 
+import numpy as np
 from accelerate.utils import set_seed
-
-from .repeated_prompts import equal_neighbours
-from .request_seeds import request_seed
 
 
 def correct_colocated_requests(trainer: Any) -> None:
@@ -20,7 +20,7 @@ def correct_colocated_requests(trainer: Any) -> None:
     * vLLM expands image tokens by its own processor. Expanded ids are expanded again, so the answers belong to another
       prompt than the one trained on (huggingface/trl#6294, huggingface/trl#6401).
     * With one request for each prompt, its image is hashed and processed once, not G times. One seed then gives the
-      group n different completions (`request_seeds`); n requests with one seed would give n equal ones.
+      group n different completions (see `request_seed`); n requests with one seed would give n equal ones.
     """
     llm, image_token = trainer.vllm_generation.llm, image_token_of_qwen(trainer.model.config)
     generate = llm.generate
@@ -29,9 +29,9 @@ def correct_colocated_requests(trainer: Any) -> None:
     def corrected(prompts, sampling_params=None, **options):
         if not _is_from_trl(prompts, sampling_params):  # a user's rollout function calls the engine itself
             return generate(prompts, sampling_params, **options)
-        groups = equal_neighbours(prompts)
         requests, params = [], []
-        for index, group in enumerate(groups):
+        for index, (_, rows) in enumerate(groupby(prompts, _ids_and_images)):
+            group = [*rows]
             ids = group[0]["prompt_token_ids"]
             requests.append({**group[0], "prompt_token_ids": with_single_tokens(ids, image_token)})
             params.append(copy.copy(sampling_params))
@@ -63,12 +63,36 @@ def with_single_tokens(ids: list[int], token: int | None) -> list[int]:
     return [each for place, each in enumerate(ids) if each != token or place == 0 or ids[place - 1] != token]
 
 
+def request_seed(trainer: Any, index: int, ids: list[int]) -> int:
+    """Return the seed, in [0, 2**32), of request `index` of this process's batch, so that a resume repeats samples.
+
+    vLLM 0.31 gives completion i of a request the seed of the request + i. With a seed in each request, samples depend
+    neither on the rest of the batch, nor on the engine's caches, nor on how the engine splits the batch. If the logits
+    depend on the batch (bf16 on a GPU), a token may still differ. On CUDA, vLLM's runner seeds every request anyway.
+    """
+    place = (
+        trainer.state.global_step,
+        # A step may have several generation batches, each with several rounds; step 0 has the initial rollouts.
+        0 if trainer.selection is None else trainer.selection.feedback.rollouts,
+        int(trainer.model.training),
+        index,
+        zlib.crc32(repr(ids).encode()),  # tells the batches of an evaluation apart, and the turns with tools
+        # The processes of a tensor-parallel group share an engine and must request the same samples.
+        trainer.accelerator.process_index // trainer.vllm_generation.tensor_parallel_size,
+    )
+    return int(np.random.SeedSequence((trainer.args.seed, *place)).generate_state(1)[0])
+
+
 def _is_from_trl(prompts: Any, sampling_params: Any) -> bool:
     """Return whether the batch is from TRL 1.16: rows of token ids, and one set of sampling parameters for all."""
-    of_tokens = isinstance(prompts, list) and all(
-        isinstance(row, dict) and "prompt_token_ids" in row for row in prompts
-    )
+    of_tokens = isinstance(prompts, list) and all("prompt_token_ids" in row for row in prompts)
     return of_tokens and getattr(sampling_params, "n", None) == 1
+
+
+def _ids_and_images(row: dict[str, Any]) -> tuple[list[int], list[int]]:
+    """Return what the completions of a row have in common: an image equals only itself, and they share the row's."""
+    images = row.get("multi_modal_data", {}).get("image", [])
+    return row["prompt_token_ids"], [*map(id, images if isinstance(images, list) else [images])]
 
 
 def _one_each(output: Any) -> list[Any]:

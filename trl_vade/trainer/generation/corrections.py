@@ -17,7 +17,6 @@ from .engine_processor import refuse_other_processor_of_server
 
 logger = get_logger(__name__)
 
-
 VLLM_BIAS_FLOOR = -100.0
 """The lowest logit bias that vLLM accepts. A token with this bias is practically never sampled."""
 
@@ -27,19 +26,19 @@ def correct_generation(trainer: Any) -> None:
     if notice := scaled_ratios_notice(trainer.args, trl.__version__):
         logger.warning(notice)
     suppress_vision_tokens(trainer)
-    for model in (trainer.model, trainer.ref_model) if vision_token_ids(trainer.model.config) else ():
+    sees = bool(vision_token_ids(trainer.model.config))
+    for model in (trainer.model, trainer.ref_model) if sees else ():
         if model is not None:
             model.register_forward_pre_hook(without_empty_images, with_kwargs=True)
     if not trainer.use_vllm:
         return
     if trainer._dist.fsdp_version == 2:
         reshard_before_sync(trainer.vllm_generation)
-    if vision_token_ids(trainer.model.config):
+    if sees:
         reset_vision_embeddings(trainer)
     if trainer.vllm_mode == "colocate":
         correct_colocated_requests(trainer)
-        return
-    if image_token_of_qwen(trainer.model.config) is not None:
+    elif image_token_of_qwen(trainer.model.config) is not None:
         refuse_other_processor_of_server(trainer)
 
 
@@ -49,16 +48,14 @@ def scaled_ratios_notice(args: GRPOConfig, trl_version: str) -> str | None:
     Before TRL 1.17 the engine normalises its log-probabilities over the tokens that top_p, top_k and min_p keep, and
     the trainer over all tokens (huggingface/trl#6789).
     """
-    if not (args.use_vllm and args.vllm_importance_sampling_correction) or Version(trl_version) >= Version("1.17"):
-        return None
     off = {"top_p": (None, 1.0), "top_k": (None, 0, -1), "min_p": (None, 0.0)}
     asked = {name: getattr(args, name) for name in off} | (args.generation_kwargs or {})
     cutting = ", ".join(f"{name}={asked[name]}" for name, values in off.items() if asked[name] not in values)
-    if not cutting:
+    corrects = args.use_vllm and args.vllm_importance_sampling_correction
+    if not (cutting and corrects and Version(trl_version) < Version("1.17")):
         return None
     return (
-        f"{cutting} with vLLM and TRL {trl_version}: the engine normalises its log-probabilities over the tokens that "
-        "these keep, the trainer over all tokens. Every importance ratio is multiplied by the probability that is "
+        f"{cutting} with vLLM and TRL {trl_version}: every importance ratio is multiplied by the probability that is "
         "kept (huggingface/trl#6789, fixed in 1.17). Set top_p=1.0, top_k=0 and min_p=None, or "
         "vllm_importance_sampling_correction=False."
     )
@@ -99,11 +96,9 @@ def reset_vision_embeddings(trainer: Any) -> None:
 
     vLLM keeps vision embeddings by the hash of the image. TRL 1.16 empties the prefix cache after a weight sync, but
     not this cache (huggingface/trl#7198). An image that comes again would be answered with embeddings of older weights
-    and trained on with new ones. With chosen prompts, images often come again. The cache of processed pixels is kept,
-    because it does not depend on weights.
+    and trained on with new ones. With chosen prompts, images often come again.
     """
-    engine = trainer.vllm_generation
-    sync_weights = engine.sync_weights
+    engine, sync_weights = trainer.vllm_generation, trainer.vllm_generation.sync_weights
 
     @functools.wraps(sync_weights)
     def sync_and_forget():
@@ -111,7 +106,15 @@ def reset_vision_embeddings(trainer: Any) -> None:
         if engine.mode == "colocate":
             engine.llm.llm_engine.reset_encoder_cache()
         elif trainer.accelerator.is_main_process:
-            _reset_encoder_cache_of_server(engine.vllm_client)
+            url = engine.vllm_client.base_url
+            # `_post` of the client expects JSON in the answer (TRL 1.16); this answer is empty.
+            answer = engine.vllm_client.session.post(f"{url}/reset_encoder_cache")
+            if answer.status_code != 200:
+                raise EngineError(
+                    f"The vLLM server at {url} answered {answer.status_code} to /reset_encoder_cache: "
+                    f"{answer.text[:200]!r}. It must drop the vision embeddings of older weights, or it would answer "
+                    "with them. Start vLLM 0.31 with VLLM_SERVER_DEV_MODE=1 in its environment."
+                )
 
     engine.sync_weights = sync_and_forget
 
@@ -135,17 +138,6 @@ def reshard_before_sync(engine: Any) -> None:
     engine._iter_fsdp2_params = resharded
 
 
-def _reset_encoder_cache_of_server(client: Any) -> None:
-    # `client._post` expects JSON in the answer (TRL 1.16); this answer is empty.
-    answer = client.session.post(f"{client.base_url}/reset_encoder_cache")
-    if answer.status_code != 200:
-        raise EngineError(
-            f"The vLLM server at {client.base_url} answered {answer.status_code} to /reset_encoder_cache: "
-            f"{answer.text[:200]!r}. The server must drop the vision embeddings of older weights, or it would answer "
-            "with them. Start vLLM 0.31 with VLLM_SERVER_DEV_MODE=1 in its environment."
-        )
-
-
 def without_empty_images(model: Any, positional: Any, named: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Leave out the images of a forward pass that has none, as a hook before it.
 
@@ -156,7 +148,8 @@ def without_empty_images(model: Any, positional: Any, named: dict[str, Any]) -> 
     pixels = named.get("pixel_values")
     if pixels is None:
         return positional, named
-    if len(pixels) and not (has_pixels_by_row(named) and not named["input_ids"].eq(model.config.image_token_id).any()):
+    blank = has_pixels_by_row(named) and not named["input_ids"].eq(model.config.image_token_id).any()
+    if len(pixels) and not blank:
         return positional, named
     return positional, {name: value for name, value in named.items() if not name.startswith(("pixel_", "image_"))}
 
@@ -164,9 +157,8 @@ def without_empty_images(model: Any, positional: Any, named: dict[str, Any]) -> 
 def without_missing_images(output: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return an output of `_generate` with `[]` in place of None for the images of rows without an image.
 
-    In a batch where other rows have images, TRL 1.16 (`_tokenize_prompts`) writes None for a row without one, as its
-    engines expect. The processors of transformers 5.23 expect an empty list (huggingface/transformers#46043), and
-    refuse None before the training forward (`fetch_images`). A test fails when this is no longer needed.
+    Beside rows with images, TRL 1.16 (`_tokenize_prompts`) writes None for a row without one, as its engines expect.
+    The processors of transformers 5.23 refuse it before the training forward (huggingface/transformers#46043).
     """
     images = output[6]
     return (*output[:6], images and [row_images or [] for row_images in images], *output[7:])

@@ -4,36 +4,13 @@ TRL 1.16 calls the processor with the rows of all completions, to tokenise the p
 real processor runs whole, since some processors count image tokens from the shape of `pixel_values`.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import copy
+from collections.abc import Callable, Iterator
 from typing import Any
 
-import torch
-from accelerate.logging import get_logger
 from transformers import BatchFeature
 
-from .store import PixelStore, Rows, distinct, expanded
-
-logger = get_logger(__name__)
-
-
-class Pictures:
-    """The images of a generation batch, by identity. `Rows` of these are processed once; others are left to TRL.
-
-    The images are kept here, so that no other object gets the identity of one of them.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[int, Any] = {}
-
-    def note(self, prompts: list[Any]) -> None:
-        """Take the images in these prompts, lists of messages, for those of the batch."""
-        self._known |= {id(part["image"]): part["image"] for part in image_parts(prompts)}
-
-    def keys(self, images: list[Any] | None) -> list[int] | None:
-        """Return the identities of a row's images, or None if one is not of the batch."""
-        found = [id(image) for image in images or []]
-        return found if self._known.keys() >= set(found) else None
+from .store import PixelStore, distinct, kept_once, repeated
 
 
 def image_parts(prompts: list[Any]) -> Iterator[dict[str, Any]]:
@@ -44,104 +21,69 @@ def image_parts(prompts: list[Any]) -> Iterator[dict[str, Any]]:
                 yield from (part for part in message["content"] if part["type"] == "image" and "image" in part)
 
 
-def has_grid(image_processor: Any) -> bool:
-    """Return whether images become patches with a grid, which are the same alone as among other images."""
-    return "image_grid_thw" in image_processor.model_input_names
-
-
 def cuts_tiles(image_processor: Any) -> bool:
     """Return whether images become numbers of tiles that TRL asks for again (InternVL, LFM2-VL)."""
     return hasattr(image_processor, "crop_to_patches") or "spatial_shapes" in image_processor.model_input_names
 
 
-def settings_of(named: dict[str, Any]) -> str:
-    """Return the arguments of an image processor as a key. TRL's calls differ in `return_tensors` alone."""
-    return repr(sorted((named | {"return_tensors": "pt"}).items()))
+def processing_once(real: Any, known: dict[int, Any], store: PixelStore) -> Any:
+    """Return a processor like `real` that processes each distinct row once, with numbers in place of pixels.
 
-
-class Processed:
-    """What an image processor made of the images of a generation batch, in place of its `preprocess`.
-
-    A call with the same images and settings gets the same tensors. Of images with a grid, an image that several rows
-    have is processed once.
+    Args:
+        real: the processor. It stays as it is.
+        known: the images of the generation batch by their identities. Rows with other images go to `real`.
+        store: it takes the pixels of each call.
     """
+    kind = type(real)
 
-    def __init__(self, image_processor: Any, pictures: Pictures):
-        self._preprocess, self._pictures = image_processor.preprocess, pictures
-        self._each = has_grid(image_processor)
-        self._made: dict[Any, BatchFeature] = {}
+    def process(self: Any, images: Any = None, text: Any = None, **named: Any) -> Any:
+        of_rows = isinstance(images, list) and isinstance(text, list) and len(images) == len(text)
+        keys = [tuple(map(id, _flat(row))) for row in images] if of_rows else []
+        if any(keys) and known.keys() >= {key for row in keys for key in row}:
+            at, places = distinct([*zip(text, keys, strict=True)])
+            some, texts = [images[place] or [] for place in at], [text[place] for place in at]
+            output = kind.__call__(self, images=some, text=texts, **named)
+            if found := kept_once(output, [keys[place] for place in at], places, store):
+                return BatchFeature(found)
+        return real(images=images, text=text, **named)
 
-    def __call__(self, images: Any, *positional: Any, **named: Any) -> BatchFeature:
-        """Return what `preprocess` returns, of the real call or of an earlier one."""
-        flat = list(_flat(images))
-        keys = self._pictures.keys(flat)
-        if keys is None or positional:
-            return self._preprocess(images, *positional, **named)
-        key = (*keys, settings_of(named))
-        if key not in self._made:
-            named["return_tensors"] = "pt"
-            make = self._process_each if self._each else self._preprocess
-            self._made[key] = make(images, **named)
-        return BatchFeature(dict(self._made[key]))
+    stand_in = _alike(real, __call__=process)
+    stand_in.image_processor = _alike(real.image_processor, preprocess=_preprocessing_once(real.image_processor))
+    return stand_in
 
-    def _process_each(self, images: Any, **named: Any) -> BatchFeature:
-        """Process the distinct images, and repeat the results for all."""
-        flat = list(_flat(images))
-        at, inverse = distinct([*map(id, flat)])
-        if len(at) == len(flat):
-            return self._preprocess(images, **named)
-        made = self._preprocess([flat[place] for place in at], **named)
-        grids = made["image_grid_thw"]
-        parts = made["pixel_values"].split(grids.prod(-1).tolist())
-        pixels = torch.cat([parts[place] for place in inverse])
-        return BatchFeature({"pixel_values": pixels, "image_grid_thw": grids[inverse]})
+
+def _preprocessing_once(real: Any) -> Callable[..., BatchFeature]:
+    """Return a method that makes of the same images the same tensors, as both of TRL's calls have the same rows.
+
+    With a grid, an image's patches are the same alone as among others. So an image of several rows is processed once.
+    """
+    made: dict[Any, tuple[Any, list[Any]]] = {}
+
+    def preprocess(self: Any, images: Any, **settings: Any) -> BatchFeature:
+        flat, settings = [*_flat(images)], settings | {"return_tensors": "pt"}
+        keys = [*map(id, flat)]
+        if (key := (*keys, repr(settings))) not in made:
+            at, places = distinct(keys)
+            if len(at) < len(keys) and "image_grid_thw" in real.model_input_names:
+                output = repeated(real.preprocess([flat[place] for place in at], **settings), [1] * len(at), places)
+            else:
+                output = real.preprocess(images, **settings)
+            made[key] = output, flat  # kept, so that no other image gets an identity of these
+        return BatchFeature(dict(made[key][0]))
+
+    return preprocess
 
 
 def _flat(images: Any) -> Iterator[Any]:
     if isinstance(images, list | tuple):
         for each in images:
             yield from _flat(each)
-    else:
+    elif images is not None:
         yield images
 
 
-@contextmanager
-def processed_once(trainer: Any, pictures: Pictures, store: PixelStore) -> Iterator[None]:
-    """Set `trainer.processing_class` to the stand-in, and let the image processor keep its results, in the block."""
-    real = trainer.processing_class
-    image_processor, kind = real.image_processor, type(real.image_processor)
-    processed = Processed(image_processor, pictures)
-    # Not an attribute of the object: `to_dict` would copy it.
-    image_processor.__class__ = type(kind.__name__, (kind,), {"preprocess": staticmethod(processed)})
-    trainer.processing_class = _stand_in(real, pictures, store)
-    try:
-        yield
-    finally:
-        trainer.processing_class = real
-        image_processor.__class__ = kind
-
-
-def _stand_in(real: Any, pictures: Pictures, store: PixelStore) -> Any:
-    """Return an object of `real`'s class, with its values, that runs `real` once for each distinct row."""
-
-    class Once(type(real)):  # type: ignore[misc]  # isinstance(..., ProcessorMixin) stays true
-        def __call__(self, images: Any = None, text: Any = None, **named: Any) -> Any:
-            of_rows = images is not None and isinstance(text, list) and len(images) == len(text)
-            keys = [pictures.keys(row) for row in images] if of_rows else [None]
-            if None in keys:
-                return real(images=images, text=text, **named)
-            at, inverse = distinct([*zip(text, map(tuple, keys), strict=True)])
-            output = real(images=[images[place] or [] for place in at], text=[text[place] for place in at], **named)
-            many = expanded(output, Rows([keys[place] for place in at], inverse), store)
-            if many is None:
-                logger.warning_once(
-                    f"{type(real).__name__} returns {', '.join(output)}, and their layout is unknown. These images "
-                    "are processed and kept once for each completion, as in TRL. Set vade_images_once=False to leave "
-                    "this message out."
-                )
-                return real(images=images, text=text, **named)
-            return BatchFeature(many)
-
-    stand_in = object.__new__(Once)
-    stand_in.__dict__ = real.__dict__
-    return stand_in
+def _alike(one: Any, **methods: Any) -> Any:
+    """Return a copy of an object that has other methods, and else its class."""
+    copied, kind = copy.copy(one), type(one)
+    copied.__class__ = type(kind.__name__, (kind,), methods)
+    return copied

@@ -9,7 +9,6 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import accumulate
 from typing import Any
 
 import torch
@@ -65,49 +64,39 @@ def _with_pixels(original: Any, store: PixelStore, once: bool, move: Callable[[t
     @functools.wraps(original)  # transformers reads the signature
     def features(*positional: Any, **named: Any) -> Any:
         given = signature.bind(*positional, **named).arguments
-        numbers = given["pixel_values"]
-        if numbers.is_floating_point():  # of a batch that went TRL's way
-            return original(*positional, **named)
-        grid = given.get("image_grid_thw")
-        lengths = [1] * len(numbers) if grid is None else grid.prod(-1).tolist()
-        ends = [0, *accumulate(lengths)]
-        firsts = numbers.flatten()[ends[:-1]].tolist()
-        spans = [(first, first + length) for first, length in zip(firsts, lengths, strict=True)]
-        at, inverse = distinct(spans) if once else ([*range(len(spans))], [])
-        for name in store.tensors:
-            given[name] = torch.cat([*map(move, store.rows(name, [spans[place] for place in at]))])
-        if len(at) == len(spans):
-            return original(**_by_name(given))
-        for name in OF_IMAGES:
-            if given.get(name) is not None:
-                given[name] = given[name][at]
-        found = original(**_by_name(given))
-        for name in FEATURES:
-            if (value := getattr(found, name, None)) is None:
-                continue
-            if isinstance(value, torch.Tensor) and len(value) != len(at):
-                # Idefics3 before transformers 5.18: an entry for each picture, where a row's are padded with zeros.
-                parts = value.split(given["pixel_values"].flatten(2).any(-1).sum(-1).tolist())
-                setattr(found, name, torch.cat(_repeated(parts, inverse)))
-            else:
-                setattr(found, name, _repeated(value, inverse))
+        # By name: by position, LLaVA's `vision_feature_layer` would come twice, as a decorator of transformers 5.24
+        # (`merge_with_config_defaults`) adds it by name.
+        given |= given.pop("kwargs", {})
+        if given["pixel_values"].is_floating_point():  # of a batch that went TRL's way
+            return original(**given)
+        numbers, grid = given["pixel_values"].flatten().cpu(), given.get("image_grid_thw")
+        images = numbers.split([1] * len(numbers) if grid is None else grid.prod(-1).tolist())
+        at, again = distinct([int(image[0]) for image in images])
+        if not once:
+            at = again = [*range(len(images))]
+        # A row that comes several times goes to the device once.
+        rows, places = torch.cat([images[place] for place in at]).unique(return_inverse=True)
+        given |= {name: move(value[rows])[places] for name, value in store.tensors.items()}
+        given |= {name: given[name][at] for name in OF_IMAGES if given.get(name) is not None}
+        found = original(**given)
+        if len(at) < len(images):
+            for name in FEATURES:
+                value = getattr(found, name, None)
+                if isinstance(value, torch.Tensor) and len(value) != len(at):
+                    # Idefics3 before transformers 5.18: an entry for each picture; a row's are padded with zeros.
+                    value = value.split(given["pixel_values"].flatten(2).any(-1).sum(-1).tolist())
+                    setattr(found, name, torch.cat(_repeated(value, again)))
+                elif value is not None:
+                    setattr(found, name, _repeated(value, again))
         return found
 
     return features
 
 
-def _by_name(given: dict[str, Any]) -> dict[str, Any]:
-    """Return bound arguments by name. By position, LLaVA's and InternVL's `vision_feature_layer` would come twice.
-
-    A decorator of transformers 5.24 (`merge_with_config_defaults`) adds it by name.
-    """
-    return {name: value for name, value in given.items() if name != "kwargs"} | given.get("kwargs", {})
-
-
-def _repeated(value: Any, inverse: list[int]) -> Any:
+def _repeated(value: Any, places: list[int]) -> Any:
     """Return the entries of `value` for each image of the pass; a list of lists has these for each layer."""
     if isinstance(value, torch.Tensor):
-        return value[inverse]
+        return value[places]
     if isinstance(value[0], list | tuple):
-        return [_repeated(layer, inverse) for layer in value]
-    return [value[place] for place in inverse]
+        return [_repeated(layer, places) for layer in value]
+    return [value[place] for place in places]
