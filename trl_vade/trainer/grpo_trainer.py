@@ -59,10 +59,9 @@ class VADEGRPOTrainer(GRPOTrainer):
 
     Attributes:
         selection: the sampler with its posterior (`trainer.selection.sampler.posterior`) and the running totals. None
-            for an iterable data set, a data set smaller than a generation batch, `shuffle_dataset=False`, split or
-            dispatched batches, or a subclass with its own sampler or loader. Only `vade_sampler="uniform"` accepts
-            these, and then behaves like `GRPOTrainer`. Otherwise `get_train_dataloader()` yields tickets, which a
-            subclass's `_prepare_inputs` receives.
+            where no sampler can choose: a stream, fewer rows than a generation batch, `shuffle_dataset=False`, split
+            or dispatched batches, or a subclass with its own sampler or loader. The run then is `GRPOTrainer`'s.
+            Otherwise `get_train_dataloader()` yields tickets, which a subclass's `_prepare_inputs` receives.
 
     Raises:
         ConfigurationError: before the model is loaded, for settings, data or reward names that cannot work. By
