@@ -94,6 +94,14 @@ def test_a_plain_grpo_run_has_lines_too(text_model_path, text_rows, make_args, c
     assert logged(trainer, "loss")
 
 
+def test_a_run_without_any_score_keeps_console_and_report(text_model_path, text_rows, make_args, caplog):
+    def unscored(completions, **columns):
+        return [None] * len(completions)
+
+    train(text_model_path, text_rows, make_args(max_steps=2), reward=unscored)
+    assert "The training is not affected" not in caplog.text
+
+
 @pytest.mark.parametrize(
     ("settings", "size", "share", "warns"),
     [

@@ -175,6 +175,7 @@ def figures(log: Mapping[str, Any]) -> str:
 
     A run without a sampler of ours has useful groups, too: all but those of equal rewards.
     """
+    log = {name: value for name, value in log.items() if value is not None}  # of rewards without any score
     found = {name: log.get(f"vade/{name}", log.get(f"vade/{name.replace('pass_rate', 'spread')}")) for name in SHARES}
     if found["effective_gradient_ratio"] is None and "frac_reward_zero_std" in log:
         found["effective_gradient_ratio"] = 1 - log["frac_reward_zero_std"]

@@ -42,6 +42,10 @@ class Run:
     rows: Mapping[str, Any] = field(default_factory=dict)  # `vade_rows.json`
     name: str = ""  # of its folder
 
+    def __post_init__(self) -> None:
+        known = [{name: x for name, x in entry.items() if x is not None} for entry in self.history]
+        object.__setattr__(self, "history", known)  # TRL logs None where no completion got a score
+
     @property
     def selections(self) -> list[dict[str, Any]]:
         """The lines of generation batches, and of refills of them; a warm start is none."""
