@@ -86,6 +86,22 @@ def test_an_output_of_another_length_is_scored_when_trl_does_it(
         trainer.train()
 
 
+@pytest.mark.parametrize(
+    ("method", "feature"),
+    [("_generate_single_turn", "vade_images_once"), ("_get_per_token_logps_and_entropies", "vade_down_sampling")],
+)
+def test_a_method_that_is_gone_switches_its_feature_off_and_the_package_loads(method, feature):
+    code = (
+        f"from trl import GRPOTrainer; del GRPOTrainer.{method}\n"
+        "import trl_vade; trl_vade.VADEGRPOTrainer\n"
+        f"from trl_vade.trainer.seams import lacking; print(lacking({feature!r}), '|', lacking(''))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    assert f"GRPOTrainer.{method}" in ran.stdout.partition("|")[0]
+    assert not ran.stdout.partition("|")[2].strip()
+
+
 @pytest.mark.slow
 def test_a_name_that_trl_no_longer_has_is_named_with_its_version():
     code = (

@@ -23,8 +23,8 @@ LOGPS = "_get_per_token_logps_and_entropies(model, input_ids, num_images)"
 SEAMS: dict[str, dict[type[Any], Sequence[str]]] = {
     "": {
         GRPOTrainer: (
-            *("_get_train_sampler(dataset)", "_prepare_inputs(generation_batch)", "_tokenize_prompts(prompts)"),
-            *("_generate_and_score_completions(inputs)", "_generate(prompts)", "_generate_single_turn()"),
+            *("_get_train_sampler(dataset)", "_prepare_inputs(generation_batch)"),
+            *("_generate_and_score_completions(inputs)", "_generate(prompts)"),
             "_calculate_rewards(inputs, prompts, completions, completion_ids_list)",
         ),
         Trainer: (
@@ -38,7 +38,10 @@ SEAMS: dict[str, dict[type[Any], Sequence[str]]] = {
     "vade_down_sampling": {
         GRPOTrainer: (LOGPS, "_compute_loss(model, inputs)", "get_high_entropy_mask(entropies, mask, threshold)")
     },
-    "vade_images_once": {GRPOTrainer: (LOGPS,), Trainer: ("_prepare_input(data)",)},
+    "vade_images_once": {
+        GRPOTrainer: (LOGPS, "_tokenize_prompts(prompts)", "_generate_single_turn()"),
+        Trainer: ("_prepare_input(data)",),
+    },
     "use_vllm": {
         VLLMGeneration: ("_init_vllm()", "sync_weights()", "_iter_fsdp2_params(module)", "_place_features(features)"),
         VLLMClient: ("generate(prompts, features, n, generation_kwargs)",),
@@ -83,13 +86,16 @@ def check_seams(args: Any, say: Callable[[str], Any]) -> None:
             say(f"{lack}, so {feature} is off. The training goes on as in TRL.")
 
 
-def signature_of(method: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that gives an override the signature and the docstring of the installed library's method."""
-    return functools.wraps(method)
+def signature_of(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that gives an override the signature of `GRPOTrainer`'s method, if TRL has it."""
+    method = getattr(GRPOTrainer, name, None)
+    return functools.wraps(method) if method else lambda override: override
 
 
 _SIGNATURES = {  # of the library: a user may put another function in a method's place
-    name: inspect.signature(getattr(GRPOTrainer, name)) for name in ("_inner_training_loop", LOGPS.partition("(")[0])
+    name: inspect.signature(getattr(GRPOTrainer, name))
+    for name in ("_inner_training_loop", LOGPS.partition("(")[0])
+    if hasattr(GRPOTrainer, name)
 }
 
 
