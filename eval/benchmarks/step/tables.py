@@ -94,6 +94,7 @@ def spread(values: list[float], digits: int) -> str:
 LIVE_COLUMNS = {
     "completions in the update": (lambda each: each["counts"]["completions"], 0),
     "forward passes before the loss, seconds": (lambda each: each["seconds"].get("score", 0.0), 3),
+    "whole generation batch, seconds": (total, 3),
     "update, seconds": (lambda each: each["seconds"].get("update", 0.0), 3),
     "TFLOPs of both": (lambda each: (each["flops"].get("score", 0) + each["flops"].get("update", 0)) / 1e12, 4),
     "peak memory, MiB": (lambda each: most(each) / 2**20, 1),

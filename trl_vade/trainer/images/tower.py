@@ -72,10 +72,10 @@ def _with_pixels(original: Any, store: PixelStore, once: bool, move: Callable[[t
         numbers, grid = given["pixel_values"].flatten().cpu(), given.get("image_grid_thw")
         images = numbers.split([1] * len(numbers) if grid is None else grid.prod(-1).tolist())
         at, again = distinct([int(image[0]) for image in images])
-        if not once:
+        rows, places = torch.cat([images[place] for place in at]), slice(None)
+        if not once:  # a row that comes several times still goes to the device once
             at = again = [*range(len(images))]
-        # A row that comes several times goes to the device once.
-        rows, places = torch.cat([images[place] for place in at]).unique(return_inverse=True)
+            rows, places = numbers.unique(return_inverse=True)
         given |= {name: move(value[rows])[places] for name, value in store.tensors.items()}
         given |= {name: given[name][at] for name in OF_IMAGES if given.get(name) is not None}
         found = original(**given)
