@@ -7,9 +7,7 @@ from transformers.trainer_utils import HPSearchBackend
 from trl import GRPOConfig, GRPOTrainer
 
 from tests.support.marks import slow_but
-from tests.support.own_samplers import OWN
 from tests.support.refusals import refused
-from tests.support.rows import numbered_rows
 from tests.support.runs import assert_equal_weights, says_a_digit, weights
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.errors import ConfigurationError
@@ -66,30 +64,13 @@ def test_uniform_takes_replaced_rows_as_the_stock_trainer_does(begin, text_rows)
     assert_equal_weights(runs[0][1], runs[1][1])
 
 
-@pytest.mark.parametrize("sampler", ["thompson", OWN, "uniform"])
-def test_rows_that_stay_keep_their_counts_and_the_log_says_how_many(begin, text_rows, caplog, sampler):
-    trainer, asked = begin(sampler, vade_decay_unsampled=1.0)
-    trainer.train()
-    before, rollouts = trainer.selection.sampler.posterior, trainer.selection.feedback.rollouts
-    stay = [row for row in range(8, 24) if before.visits[row]]
-    trainer.train_dataset = text_rows.select(range(23, 7, -1))
-    trainer.args.max_steps = 1
-    trainer.train()
-    after = trainer.selection.sampler.posterior
-    rested = [row for row in range(8, 24) if f"row-{row}" not in asked.batches[-1]]
-    assert [after.alpha[23 - row] for row in rested] == [before.alpha[row] for row in rested]
-    assert [after.visits[23 - row] > 0 for row in rested] == [before.visits[row] > 0 for row in rested]
-    assert trainer.selection.feedback.rollouts == rollouts + 16
-    assert f"{len(stay)} of the" in caplog.text
-
-
-def test_rows_of_another_kind_start_from_the_prior(begin):
+def test_replaced_rows_begin_with_a_new_posterior(begin, text_rows):
     trainer, _ = begin()
     trainer.train()
-    trainer.train_dataset = numbered_rows(12, limit=lambda i: i).map(lambda row: {"id": "other-" + row["id"]})
+    trainer.train_dataset = text_rows.select(range(8, 24))
     trainer.args.max_steps = 1
     trainer.train()
-    assert trainer.selection.sampler.posterior.step == 1
+    assert (trainer.selection.sampler.posterior.num_samples, trainer.selection.sampler.posterior.step) == (16, 1)
 
 
 def test_replaced_rows_are_looked_at_as_those_of_the_beginning(begin, text_rows):

@@ -321,7 +321,7 @@ class Game:
 def test_rows_and_rewards_that_cannot_have_variants_are_refused(made, settings, more, names, offers):
     rows = rows_with_variants() if more is not None else rows_with_variants().to_iterable_dataset()
     with refused(ConfigurationError, names, offers):
-        made(rows=rows, model="no/model", more=more, **settings)
+        made(rows=rows, more=more, **settings)
 
 
 def test_a_run_goes_on_from_a_posterior_of_the_originals(made, text_model_path, text_rows, make_args):

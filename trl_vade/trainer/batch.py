@@ -220,20 +220,13 @@ class GenerationBatch:
         self._unfilled += 1
         if str(self._unfilled).rstrip("0") != "1":
             return
-        selection, most = self._trainer.selection, self._trainer.args.vade_max_refills
-        groups = sum(len(each.sample_index) for each in rounds)
-        if len(rounds) > most:
-            reason = f"vade_max_refills={most} allows no further refill"
-        elif selection.feedback.outage:
-            reason = "there are no refills during a reward outage"
-        else:
-            reason = f"too few other rows of the {len(selection.dataset)} are left for another refill"
+        groups = self._trainer.selection.num_groups
         logger.warning(
-            f"vade_dynamic_sampling: {selection.num_groups - missing} of the {selection.num_groups} groups of a "
-            f"generation batch have a gradient after {len(rounds) - 1} refills ({groups} groups, "
-            f"{groups * self._trainer.num_generations} rollouts), and {reason}. Training continues; the other "
-            f"{missing} groups have an advantage of 0 (batches of this kind so far: {self._unfilled}). If it happens "
-            "often, the rows are too easy or too hard for this policy, or num_generations is too small."
+            f"vade_dynamic_sampling: {groups - missing} of the {groups} groups of a generation batch have a gradient "
+            f"after {len(rounds) - 1} refills (vade_max_refills={self._trainer.args.vade_max_refills}). There are no "
+            "more in a reward outage, or if too few other rows are left. Training continues; the other groups have an "
+            f"advantage of 0 (batches of this kind so far: {self._unfilled}). If it happens often, the rows are too "
+            "easy or too hard for this policy, or num_generations is too small."
         )
 
 

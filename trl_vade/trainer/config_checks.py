@@ -60,7 +60,19 @@ def check_own_settings(args: Any, config: type) -> None:
             f"vade_posterior_init={abbreviated(init)} is not known. Set it to one of {', '.join(POSTERIOR_INITS)}, or "
             "to the posterior of another run: 'user/repo' or 'user/repo@revision' on the Hub, or an existing folder."
         )
-    _check_sampler(args)
+    sampler = setting(args, "sampler")
+    if init == "rollout" and not is_adaptive(args):
+        raise ConfigurationError(
+            "vade_posterior_init='rollout' with vade_sampler='uniform' would spend num_generations rollouts on every "
+            "row for a posterior that this sampler does not use. Set vade_posterior_init='prior'."
+        )
+    given = {"posterior_init": (warm_start_source(args), "'prior'"), "stratify_by": (args.vade_stratify_by, "None")}
+    for name, (value, off) in given.items():
+        if value is not None and sampler not in ("thompson", "greedy"):
+            raise ConfigurationError(
+                f"vade_{name}={abbreviated(value)} with vade_sampler={sampler!r}, which takes every row once an epoch "
+                f"or has a rule of its own. Set vade_{name}={off}, or vade_sampler='thompson' or 'greedy'."
+            )
 
 
 def _threshold_of(text: str) -> float | str | None:
@@ -69,25 +81,6 @@ def _threshold_of(text: str) -> float | str | None:
     with suppress(ValueError):
         return float(word)
     return None if word in ("none", "null") else word
-
-
-def _check_sampler(args: Any) -> None:
-    """Check the settings that only some samplers can use."""
-    sampler, source = setting(args, "sampler"), warm_start_source(args)
-    if setting(args, "posterior_init") == "rollout" and not is_adaptive(args):
-        raise ConfigurationError(
-            "vade_posterior_init='rollout' with vade_sampler='uniform' would spend num_generations rollouts on every "
-            "row for a posterior that this sampler does not use. Set vade_posterior_init='prior'."
-        )
-    if sampler not in ("thompson", "greedy"):
-        reason = "takes every row once an epoch" if sampler == "uniform" else "has a rule of its own"
-        off = {"posterior_init": "'prior'", "stratify_by": "None"}
-        for name, value in zip(off, (source, setting(args, "stratify_by")), strict=True):
-            if value is not None:
-                raise ConfigurationError(
-                    f"vade_{name}={abbreviated(value)} with vade_sampler={sampler!r}, which {reason} and cannot use "
-                    f"it. Set vade_{name}={off[name]}, or vade_sampler='thompson' or 'greedy'."
-                )
 
 
 def _check_variants(args: Any) -> None:

@@ -34,6 +34,7 @@ from .generation.corrections import correct_generation, without_missing_images
 from .generation.engine_processor import engine_with_trainers_processor
 from .harmless import callback_of
 from .images.once import ImagesOnce
+from .initial_posterior import may_resume, read_warm_start
 from .loader import TicketDataset, TicketSampler, UndisturbedWorker, numbers_of, of_tickets, rows_of_batch
 from .method_owners import say_own_views
 from .preflight import look_over
@@ -54,8 +55,7 @@ class VADEGRPOTrainer(GRPOTrainer):
     It implements VADE (arXiv 2511.18902, Algorithm 1). The arguments are those of `GRPOTrainer`. `args` may be a
     `VADEGRPOConfig`, a plain `GRPOConfig` or None; missing VADE fields get their defaults.
 
-    Each call of `train` is a run of its own with a new posterior, unless it resumes. If `train_dataset` was replaced
-    since the last call, the posterior keeps the counts of the rows that stayed.
+    Each call of `train` is a run of its own with a new posterior, unless it resumes.
 
     Attributes:
         selection: the sampler with its posterior (`trainer.selection.sampler.posterior`) and the running totals. None
@@ -64,8 +64,8 @@ class VADEGRPOTrainer(GRPOTrainer):
             Otherwise `get_train_dataloader()` yields tickets, which a subclass's `_prepare_inputs` receives.
 
     Raises:
-        ConfigurationError: before the model is loaded, for settings, data or reward names that cannot work. By
-            `train`, for an `output_dir` with checkpoints that this run does not go on from.
+        ConfigurationError: for settings, data or reward names that cannot work, most of them before the model is
+            loaded. By `train`, for an `output_dir` with checkpoints that this run does not go on from.
     """
 
     dataset_name: str | None = None  # of the data, for the console and the cards; the Hub's id may have "@revision"
@@ -100,9 +100,10 @@ class VADEGRPOTrainer(GRPOTrainer):
         others = {name: named.pop(name) for name in named.keys() - signature.parameters}
         arguments = signature.bind(self, *positional, **named).arguments
         del arguments["self"]
-        start = look_over(arguments, type(self))
-        args, self._warm_start = arguments["args"], start.warm_start
-        rows = (lambda: (self.train_dataset, self.selection.sample_keys[0])) if start.on_time else None
+        on_time = look_over(arguments, type(self))
+        args = arguments["args"]
+        self._warm_start = None if may_resume(args) else read_warm_start(args)
+        rows = (lambda: (self.train_dataset, self.selection.sample_keys[0])) if on_time else None
         self.publication = Publication(args, rows)
         with engine_with_trainers_processor(self, args):
             super().__init__(**arguments, **others)
@@ -112,10 +113,10 @@ class VADEGRPOTrainer(GRPOTrainer):
         correct_generation(self)
         self._last_checkpoint = LastCheckpoint(self.accelerator)
         self.add_callback(self._last_checkpoint)
-        if start.on_time:
+        if on_time:
             self.selection = make_selection(self)
             self.add_callback(StepTimer(lambda: self.selection.feedback.seconds, self._metrics["train"]))
-        if start.on_time or args.vade_down_sampling not in (None, "none"):
+        if on_time or args.vade_down_sampling not in (None, "none"):
             self._batch = GenerationBatch(self)
         say_own_views(self)
         self.add_callback(VADEReportCallback(self))

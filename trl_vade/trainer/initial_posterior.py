@@ -4,21 +4,17 @@ Source: arXiv 2511.18902, Algorithm 1, lines 1-4, for `vade_posterior_init="roll
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from accelerate.logging import get_logger
-from datasets import Dataset
-from numpy.typing import NDArray
 from tqdm import tqdm
 from trl import GRPOConfig
 
-from trl_vade.data.row_keys import sample_keys
 from trl_vade.hub.uploading import is_hub_id
-from trl_vade.selection.warm_start import WarmStart, evidence, what_to_say
+from trl_vade.selection.warm_start import evidence, what_to_say
 
 from .main_process import on_main_process
 from .presets import setting, warm_start_source
@@ -29,40 +25,27 @@ LOCAL = "a local posterior"
 MIN_MATCH = 0.5
 """The smallest share of rows that the other run and the data set must have in common, counted in the smaller of the
 two. A posterior of other rows says nothing, and a slip in its name must not pass for one."""
-VISIBLE = ("prompt", "image", "images")
-"""The columns that `remove_unused_columns` leaves in TRL 1.16. Row keys are then made from these."""
 
 
-def read_warm_start(args: GRPOConfig, dataset: Any, *, success_reward: str | None = None) -> WarmStart | None:
-    """Read the posterior that `vade_posterior_init` names, before a model is loaded. All processes must take part.
+def read_warm_start(args: GRPOConfig) -> Any:
+    """Read the posterior that `vade_posterior_init` names, or None. All processes must take part.
 
-    The main process reads and broadcasts, because a branch on the Hub may move between two reads. `success_reward` is
-    the name of the reward function that decides success, where `args` leave it open.
-
-    Returns:
-        The evidence. None if `vade_posterior_init` names no source, or if this run may resume, and so has its own. If
-        it starts anew after all, `warm_start_of` reads the source later.
+    The main process reads and broadcasts, because a branch on the Hub may move between two reads.
 
     Raises:
-        SnapshotError: on all processes: the source has no posterior, it is damaged, or too few of its rows match.
+        SnapshotError: on all processes: the source has no posterior, or it is damaged.
         HubError: on all processes: the Hub refused, or could not be reached.
     """
-    if warm_start_source(args) is None or not isinstance(dataset, Dataset):  # a stream is refused elsewhere
-        return None
+    from trl_vade.hub.posteriors.repository import load_posterior  # the Hub's client
 
-    def read() -> WarmStart | None:
-        return None if _may_resume(args) else _read(args, dataset, lambda: _keys(args, dataset), success_reward)
-
-    return on_main_process(read)
+    source = warm_start_source(args)
+    return source and on_main_process(lambda: load_posterior(source))
 
 
-def warm_start_of(trainer: Any) -> WarmStart:
-    """Return the evidence that `trainer` starts with. Read it now if `read_warm_start` did not; same errors."""
-    if trainer._warm_start is not None:
-        return trainer._warm_start
-    selection, reward = trainer.selection, trainer.selection.feedback.signal.facts["success_reward"]
-    rows = trainer.train_dataset
-    return on_main_process(lambda: _read(trainer.args, rows, lambda: selection.sample_keys[0], reward))
+def may_resume(args: GRPOConfig) -> bool:
+    """Return whether a run may go on with the posterior of its checkpoint, and so needs no other."""
+    asked = str(args.resume_from_checkpoint).lower() not in ("none", "false", "auto")
+    return asked or any(Path(args.output_dir).glob("*checkpoint*/"))
 
 
 def initial_posterior_facts(args: GRPOConfig) -> dict[str, Any]:
@@ -80,42 +63,25 @@ def initial_posterior_facts(args: GRPOConfig) -> dict[str, Any]:
     }
 
 
-def _read(
-    args: GRPOConfig, dataset: Dataset, keys: Callable[[], NDArray[np.int64]], success_reward: str | None
-) -> WarmStart:
-    """Return the evidence. Log its summary, then the doubts about it."""
-    from trl_vade.hub.posteriors.repository import load_posterior  # the Hub's client
+def initialise_posterior(trainer: Any) -> None:
+    """Fill the posterior of `trainer` as `vade_posterior_init` says. Updates no weights and logs no metrics.
 
-    source = warm_start_source(args)
-    table = load_posterior(source)
+    Raises:
+        SnapshotMismatchError: too few rows of the other run are among those of this one.
+    """
+    args, selection, source = trainer.args, trainer.selection, warm_start_source(trainer.args)
+    if source is None:
+        _roll_out_every_row(trainer)
+        return
+    table, trainer._warm_start = trainer._warm_start or read_warm_start(args), None
     commit = table.metadata.get("revision")
     named = source if not commit or Path(source).exists() else f"{source.partition('@')[0]}@{commit}"
-    warm = evidence(table, keys(), named, discount=args.vade_warm_start_discount, min_match=MIN_MATCH)
-    for message in what_to_say(warm, table, args, len(dataset), success_reward):
+    keys, discount = selection.sample_keys[0], args.vade_warm_start_discount
+    warm = evidence(table, keys, named, discount=discount, min_match=MIN_MATCH)
+    for message in what_to_say(warm, table, args, len(keys), selection.feedback.signal.facts["success_reward"]):
         logger.warning(message)  # a level that is shown by default
-    return warm
-
-
-def _keys(args: GRPOConfig, dataset: Dataset) -> NDArray[np.int64]:
-    """Return the keys of the rows, (N,), as the selection will make them."""
-    if args.remove_unused_columns:
-        dataset = dataset.select_columns([name for name in VISIBLE if name in dataset.column_names])
-    return sample_keys(dataset)[0]
-
-
-def _may_resume(args: GRPOConfig) -> bool:
-    asked = str(args.resume_from_checkpoint).lower() not in ("none", "false", "auto")
-    return asked or any(Path(args.output_dir).glob("*checkpoint*/"))
-
-
-def initialise_posterior(trainer: Any) -> None:
-    """Fill the posterior of `trainer` as `vade_posterior_init` says. Updates no weights and logs no metrics."""
-    if warm_start_source(trainer.args) is None:
-        _roll_out_every_row(trainer)
-    else:
-        warm, local = warm_start_of(trainer), initial_posterior_facts(trainer.args)["posterior_init"] == LOCAL
-        trainer.selection.feedback.warm_start(warm.outcomes, LOCAL if local else warm.source)  # the log is pushed
-        trainer._warm_start = None  # frees memory: it is as large as the data set
+    local = initial_posterior_facts(args)["posterior_init"] == LOCAL
+    selection.feedback.warm_start(warm.outcomes, LOCAL if local else named)  # the log is pushed
 
 
 def _roll_out_every_row(trainer: Any) -> None:

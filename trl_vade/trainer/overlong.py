@@ -28,14 +28,12 @@ def drop_overlong(arguments: dict[str, Any], args: GRPOConfig) -> None:
     loaded here if it is missing.
 
     Raises:
-        ConfigurationError: all prompts of a data set are too long, or they cannot be counted before training.
+        ConfigurationError: all prompts of a data set are too long.
         ImageDecodeError: an image of a row cannot be decoded.
         Exception: whatever the processor raises for a row, with a note of its number.
     """
     if args.vade_max_prompt_length is None:
         return
-    for name in ("train_dataset", "eval_dataset"):
-        _refuse_uncountable(name, arguments)
     if arguments.get("processing_class") is None:
         arguments["processing_class"] = _load_processing_class(arguments["model"], args)
     count = functools.partial(
@@ -51,21 +49,6 @@ def drop_overlong(arguments: dict[str, Any], args: GRPOConfig) -> None:
                 arguments[name] = {part: _shorter(rows[part], count, args, f"{name}[{part!r}]") for part in rows}
             elif rows is not None:
                 arguments[name] = _shorter(rows, count, args, name)
-
-
-def _refuse_uncountable(name: str, arguments: Mapping[str, Any]) -> None:
-    reason = None
-    if arguments.get("environment_factory") is not None:
-        reason = "an environment, whose `reset` writes a part of each prompt during training"
-    rows = arguments.get(name)
-    for part in rows.values() if isinstance(rows, Mapping) else [] if rows is None else [rows]:
-        if not isinstance(part, Dataset):
-            reason = f"{name} of type {type(part).__name__}, whose rows are known only during training"
-    if reason:
-        raise ConfigurationError(
-            f"vade_max_prompt_length does not work with {reason}. The tokens of all prompts are counted before "
-            "training. Load the rows without streaming (datasets.Dataset), or set vade_max_prompt_length=None."
-        )
 
 
 def _load_processing_class(model: Any, args: GRPOConfig) -> Any:

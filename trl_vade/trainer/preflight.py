@@ -1,45 +1,34 @@
 """Checks of a trainer's arguments, made before a model is loaded or a GPU is touched."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from accelerate.logging import get_logger
 from datasets import ClassLabel, Dataset, Value
-from torch import nn
 from trl import GRPOConfig
-from trl.trainer.utils import get_callable_name, get_config_model_id
+from trl.trainer.utils import get_config_model_id
 
 from trl_vade.data.columns import refuse_columns
 from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.rewards.functions import refuse_rows
-from trl_vade.selection.warm_start import WarmStart
 
 from .config_checks import validate
 from .grpo_config import VADE_DEFAULTS, VADEGRPOConfig, with_vade_defaults
-from .initial_posterior import read_warm_start
 from .overlong import drop_overlong
 from .own_sampler import find_sampler
 from .presets import is_adaptive, is_own, setting
 from .seams import check_seams
-from .selection_choice import make_signal
 from .variants import lay_out_variants, variant_rows
 
 logger = get_logger(__name__)
 
+READ_BEFORE = ("vade_max_prompt_length", "vade_variants")
+"""Settings for which every row is read before training."""
 LIBRARIES = ("transformers", "trl", "trl_vade")
 """Packages whose trainers load the rows as VADE expects it."""
 
 
-@dataclass(frozen=True)
-class Preflight:
-    """Facts of a run before a model is loaded."""
-
-    on_time: bool  # whether VADE chooses the rows
-    warm_start: WarmStart | None  # the evidence to start with, if it was read
-
-
-def look_over(arguments: dict[str, Any], trainer_class: type) -> Preflight:
+def look_over(arguments: dict[str, Any], trainer_class: type) -> bool:
     """Refuse arguments that cannot work, and fill in `args`. All processes must take part.
 
     Args:
@@ -47,22 +36,19 @@ def look_over(arguments: dict[str, Any], trainer_class: type) -> Preflight:
             the data sets, and with the latter the processing class.
         trainer_class: the class of the trainer, which may be a user's subclass.
 
+    Returns:
+        Whether VADE chooses the rows.
+
     Raises:
         LibraryError: the installed TRL or transformers lacks something that is needed.
-        ConfigurationError: settings, data or reward names cannot work.
-        SnapshotError: the posterior to start with is missing, damaged or of other rows.
-        HubError: the posterior to start with cannot be downloaded.
+        ConfigurationError: settings or data cannot work.
     """
     arguments["args"] = args = resolve_args(arguments.get("args"), arguments["model"])
     check_seams(args, logger.warning)
     if is_own(args):
         find_sampler(setting(args, "sampler"))
-    names = reward_names(arguments.get("reward_funcs"), arguments.get("environment_factory"))
-    success = make_signal(args, names).facts["success_reward"] if names else None
-    refuse_unreadable(arguments)
     refuse_rows(arguments.get("reward_funcs"), arguments.get("train_dataset"), arguments.get("eval_dataset"))
-    drop_overlong(arguments, args)
-    lay_out_variants(arguments, args)  # an overlong original takes its variants along
+    lay_out_rows(arguments, args)
     rows = arguments.get("train_dataset")
     reason = why_not_chosen(args, rows, trainer_class)
     settle_sampler(args, reason)
@@ -70,7 +56,7 @@ def look_over(arguments: dict[str, Any], trainer_class: type) -> Preflight:
     if reason is None:
         check_stratify_by(args, rows)
         variant_rows(rows, args)
-    return Preflight(reason is None, read_warm_start(args, rows, success_reward=success))
+    return reason is None
 
 
 def resolve_args(args: GRPOConfig | None, model: Any) -> GRPOConfig:
@@ -83,38 +69,26 @@ def resolve_args(args: GRPOConfig | None, model: Any) -> GRPOConfig:
     return with_vade_defaults(args)
 
 
-def refuse_unreadable(arguments: Mapping[str, Any]) -> None:
-    """Raise `ConfigurationError` if TRL cannot read the columns of the training or an evaluation set."""
-    later = arguments.get("environment_factory") is not None
-    for name in ("train_dataset", "eval_dataset"):
-        rows = arguments.get(name)
-        for part in rows.values() if isinstance(rows, Mapping) else [rows]:
-            refuse_columns(name, part, prompts_come_later=later)
+def lay_out_rows(arguments: dict[str, Any], args: GRPOConfig) -> None:
+    """Check the data sets among a trainer's arguments, and leave out overlong rows and what variants leave out.
 
-
-def reward_names(reward_funcs: Any, environment_factory: Any = None) -> list[str] | None:
-    """Return the names under which TRL will log the rewards, before it loads any reward model.
-
-    Args:
-        reward_funcs: the trainer's argument: a function, a model, a model's id, or a list of these.
-        environment_factory: the trainer's argument.
-
-    Returns:
-        The names, or None if they are not known yet: an environment made by a function may have a reward of its own.
+    Raises:
+        ConfigurationError: TRL cannot read a column, or a setting needs rows that are not known before training.
     """
-    names = []
-    for function in reward_funcs if isinstance(reward_funcs, list) else [reward_funcs] if reward_funcs else []:
-        if isinstance(function, str | nn.Module):
-            model_id = function if isinstance(function, str) else get_config_model_id(function.config)
-            names.append(model_id.split("/")[-1])
-        else:
-            names.append(get_callable_name(function))
-    factories = environment_factory.values() if isinstance(environment_factory, dict) else [environment_factory]
-    for factory in dict.fromkeys(each for each in factories if each is not None):
-        if not isinstance(factory, type):
-            return None
-        names += [factory.__name__] if hasattr(factory, "get_reward") else []
-    return names
+    later = arguments.get("environment_factory") is not None
+    for name, of_all in {"train_dataset": READ_BEFORE, "eval_dataset": READ_BEFORE[:1]}.items():
+        rows = arguments.get(name)
+        for part in rows.values() if isinstance(rows, Mapping) else [] if rows is None else [rows]:
+            refuse_columns(name, part, prompts_come_later=later)
+            for setting_name in of_all:
+                if getattr(args, setting_name) is not None and (later or not isinstance(part, Dataset)):
+                    raise ConfigurationError(
+                        f"{setting_name}={getattr(args, setting_name)!r} with {name} of type {type(part).__name__}"
+                        f"{' and an environment' * later}: it reads every prompt before training, and some are known "
+                        f"only then. Load the rows without streaming (datasets.Dataset), or set {setting_name}=None."
+                    )
+    drop_overlong(arguments, args)
+    lay_out_variants(arguments, args)  # an overlong original takes its variants along
 
 
 def why_not_chosen(args: GRPOConfig, rows: Any, trainer_class: type) -> str | None:
@@ -178,40 +152,20 @@ class NotAsked(str):
         return str, (str(self),)
 
 
-WHOLE_OR_TEXT = ("string", "large_string", "int", "uint", "bool")
-"""Prefixes of the names of Arrow types whose values can be labels."""
-
-
 def check_stratify_by(args: GRPOConfig, rows: Dataset) -> None:
     """Refuse a column `vade_stratify_by` that does not divide the rows into strata."""
     if (column := args.vade_stratify_by) is None:
         return
-    way_out = "Set it to the column with the task, domain or source of each row, or to None."
-    if column not in rows.column_names:
-        raise ConfigurationError(
-            f"vade_stratify_by={column!r} is not a column of the training set, which has {rows.column_names}. "
-            f"{way_out}"
-        )
-    feature = rows.features[column]  # checked first, because reading a column of images decodes them all
-    if not isinstance(feature, Value | ClassLabel) or not feature.dtype.startswith(WHOLE_OR_TEXT):
-        raise ConfigurationError(
-            f"vade_stratify_by={column!r} is a column of {abbreviated(feature)}, but a label is a text, a whole "
-            f"number or a bool. {way_out}"
-        )
-    labels = rows.with_format(None)[column][:]
+    feature = rows.features.get(column)  # looked at first, because reading a column of images decodes them all
+    labels = rows.with_format(None)[column][:] if isinstance(feature, Value | ClassLabel) else []
     without = [row for row, label in enumerate(labels) if label is None or label == ""]
-    if without:
+    if not labels or without or isinstance(labels[0], float) or not 1 < len({*labels}) <= len(labels) / 2:
         raise ConfigurationError(
-            f"vade_stratify_by={column!r}: {len(without)} of the {len(labels)} rows have no label; the first is row "
-            f"{without[0]}. Set a label for them, such as 'other', or remove these rows."
-        )
-    values = len(set(labels))
-    if values == 1 or 2 * values > len(labels):
-        reason = "so it would change no choice"
-        if values > 1:
-            reason = "fewer than two rows for each, which leaves nothing to choose within a value: it looks like an id"
-        raise ConfigurationError(
-            f"vade_stratify_by={column!r}: {values} values for {len(labels)} rows, {reason}. {way_out}"
+            f"vade_stratify_by={column!r} must be a column of texts or whole numbers with a label in each row, and at "
+            f"least two labels, each for two rows on average. The training set has the columns {rows.column_names}; "
+            f"this one is {abbreviated(feature)} with {len({*labels})} values in {len(rows)} rows, and "
+            f"{len(without)} rows have none (first: row {without[0] if without else '-'}). Set it to the column with "
+            "the task, domain or source of each row, or to None."
         )
 
 

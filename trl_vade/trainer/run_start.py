@@ -10,24 +10,18 @@ from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
 
-import numpy as np
 from accelerate.logging import get_logger
 
-from trl_vade.data.row_keys import find_rows
 from trl_vade.errors import CheckpointSaveError, ConfigurationError
-from trl_vade.selection.on_time import OnTimeSelection
-from trl_vade.selection.outcomes import GroupOutcomes
 
 from .checkpoint.folders import LOCK_FILE, look_at
 from .checkpoint.resuming import refuse_other_adapters, resolve_checkpoint
 from .console import saying_how_it_ended
 from .loader import loading_ahead
 from .main_process import on_main_process
-from .overlong import drop_overlong
-from .preflight import check_stratify_by, refuse_unreadable, why_not_chosen
+from .preflight import check_stratify_by, lay_out_rows, why_not_chosen
 from .presets import is_adaptive
 from .selection_choice import make_selection
-from .variants import lay_out_variants
 
 logger = get_logger(__name__)
 
@@ -102,24 +96,22 @@ def start_run(trainer: Any, *, resumed: bool, trial: Any = None) -> None:
     """Set `trainer.selection` for the run that begins, and log notices about its rows.
 
     The first run uses the selection that the trainer was made with. A later run starts a new one, as in TRL, and so
-    does each trial of a search, which may have set another seed. If `train_dataset` was replaced, the posterior keeps
-    the counts of the rows that stayed. A `resumed` run gets the counts of its checkpoint afterwards.
+    does each trial of a search, which may have set another seed. A `resumed` run gets the counts of its checkpoint
+    afterwards.
 
     `trainer._rows` is the data set of its selection, and `_has_begun` tells whether a run used that. New rows that the
     sampler cannot choose from are a `ConfigurationError`.
     """
-    earlier, replaced = trainer.selection, trainer.train_dataset is not trainer._rows
+    replaced = trainer.train_dataset is not trainer._rows
     if replaced:
         _look_at_rows(trainer)
-    if earlier is not None:
+    if trainer.selection is not None:
         if replaced or trainer._has_begun or trial is not None:
             trainer.selection = make_selection(trainer)
         log = trainer.selection.feedback.log
         # The log of a start that left nothing else is set aside, too.
         if not resumed and trainer.accelerator.is_main_process and (kept := log.set_aside()):
             logger.warning(f"The earlier choices are kept in {kept}. This run writes {log.path}.")
-        if replaced and not resumed and earlier.sampler.posterior.visited.size:
-            _keep_counts(trainer, earlier)
         if replaced or not trainer._has_begun:
             trainer.selection.describe_rows(adaptive=is_adaptive(trainer.args))
     trainer._has_begun = True
@@ -129,9 +121,7 @@ def _look_at_rows(trainer: Any) -> None:
     """Check the new `train_dataset` and drop overlong rows, as the constructor does with the first one."""
     given = {name: getattr(trainer, name) for name in ("train_dataset", "processing_class", "tools")}
     given["environment_factory"] = trainer.environment_factories
-    refuse_unreadable(given)
-    drop_overlong(given, trainer.args)
-    lay_out_variants(given, trainer.args)
+    lay_out_rows(given, trainer.args)
     rows = given["train_dataset"]
     if trainer.selection is not None:
         if reason := why_not_chosen(trainer.args, rows, type(trainer)):
@@ -141,28 +131,3 @@ def _look_at_rows(trainer: Any) -> None:
             )
         check_stratify_by(trainer.args, rows)
     trainer.train_dataset = trainer._rows = rows
-    trainer._warm_start = None  # it belongs to the earlier rows
-
-
-def _keep_counts(trainer: Any, earlier: OnTimeSelection) -> None:
-    """Start with the counts that `earlier` has for the rows that stayed, and log their number.
-
-    This is a warm start with all of their counts: one step of the posterior, and the first line of the log. The totals
-    of the run go on.
-    """
-    belief, before, feedback = earlier.sampler.posterior, earlier.feedback, trainer.selection.feedback
-    found, rows = find_rows(earlier.sample_keys[0][belief.visited], trainer.selection.sample_keys[0])
-    feedback.adopt_signal(before.signal.facts | {"run": before.state_dict()})
-    if feedback.signal.facts != before.signal.facts:  # pass rates under another one say nothing
-        found[:] = False
-    if found.any():
-        feedback.load_state_dict(before.state_dict() | {"outage": {}})
-        alpha, beta = belief.counts(belief.visited[found])
-        outcomes = GroupOutcomes(rows[found], alpha, alpha + beta, np.zeros(len(alpha), dtype=np.bool_))
-        feedback.warm_start(outcomes, "the earlier rows")
-    else:
-        trainer.selection = make_selection(trainer)  # without the signal of other rows
-    logger.warning(
-        f"train_dataset was replaced. The posterior keeps the counts of {found.sum()} of the {found.size} scored "
-        f"rows. The other {len(trainer._rows) - found.sum()} of the {len(trainer._rows)} rows start from the prior."
-    )

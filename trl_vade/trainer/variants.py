@@ -27,19 +27,12 @@ def lay_out_variants(arguments: dict[str, Any], args: GRPOConfig) -> None:
     """Leave variants without an original out of `arguments["train_dataset"]`, and all out of `eval_dataset`.
 
     Raises:
-        ConfigurationError: the rows are a stream or come from an environment, or do not describe variants.
+        ConfigurationError: the rows do not describe variants.
     """
     if args.vade_variants is None:
         return
-    rows = arguments["train_dataset"]
-    if not isinstance(rows, Dataset) or arguments.get("environment_factory") is not None:
-        reason = "an environment" if isinstance(rows, Dataset) else f"a train_dataset of type {type(rows).__name__}"
-        raise ConfigurationError(
-            f"vade_variants={args.vade_variants!r} with {reason}. Variants are rows of a datasets.Dataset, whose "
-            "prompts are known before training. Pass such a train_dataset, or set vade_variants=None."
-        )
     column, evaluated = args.vade_variants, arguments.get("eval_dataset")
-    arguments["train_dataset"] = with_known_originals(rows, column)
+    arguments["train_dataset"] = with_known_originals(arguments["train_dataset"], column)
     if isinstance(evaluated, Mapping):
         arguments["eval_dataset"] = {name: originals_of(part, column) for name, part in evaluated.items()}
     elif evaluated is not None:
