@@ -18,7 +18,7 @@ from tests.support.runs import StopAfter, assert_same_end, logged, says_a_digit,
 from trl_vade import BetaPosterior, ThompsonSampler, VADEGRPOTrainer, save_snapshot
 from trl_vade.data.row_keys import sample_keys
 from trl_vade.errors import SnapshotMismatchError, SnapshotNotFoundError
-from trl_vade.hub.posteriors.repository import stage_posterior
+from trl_vade.hub.posteriors.repository import load_posterior, stage_posterior
 from trl_vade.hub.posteriors.table import posterior_table
 from trl_vade.samplers.snapshot import POSTERIOR_FILE, load_snapshot, state_digest
 from trl_vade.selection.feedback import Feedback
@@ -26,8 +26,7 @@ from trl_vade.selection.log import SelectionLog, replay
 from trl_vade.selection.on_time import OnTimeSelection
 from trl_vade.selection.report.record import read_run
 from trl_vade.selection.report.summary import summarise
-from trl_vade.selection.warm_start import evidence
-from trl_vade.trainer.initial_posterior import read_warm_start
+from trl_vade.selection.warm_start import evidence, what_to_say
 
 
 def table_of(rows, alpha, beta):
@@ -226,46 +225,43 @@ def test_a_resume_repeats_the_run_and_needs_no_source(text_model_path, text_rows
         VADEGRPOTrainer("/no/model", says_a_digit, warm_args(**changes | anew), text_rows)
 
 
-def test_a_source_that_is_not_there_or_of_other_rows_is_refused_before_the_model_is_loaded(warm_args, text_rows):
+def test_a_source_that_is_not_there_is_refused_before_the_model_is_loaded(warm_args, text_rows):
     with refused(SnapshotNotFoundError, names=["/not/there"]):
         VADEGRPOTrainer("/no/model", says_a_digit, warm_args(vade_posterior_init="/not/there"), text_rows)
+
+
+def test_a_run_of_other_rows_is_refused(text_model_path, warm_args):
     others = Dataset.from_list([{"prompt": [{"role": "user", "content": f"{i}"}], "limit": 1} for i in range(24)])
     with refused(SnapshotMismatchError, names=[0, 24]):
-        VADEGRPOTrainer("/no/model", says_a_digit, warm_args(), others)
+        train(text_model_path, others, warm_args())
 
 
-def test_a_threshold_that_follows_from_the_rewards_to_come_is_no_evidence_of_another_kind(
-    text_rows, warm_args, caplog
-):
-    assert read_warm_start(warm_args(), text_rows, success_reward="says_a_digit") is not None
-    assert len(warnings_of(caplog)) == 1  # the summary
+def said_of(source, rows, args, success_reward):
+    table = load_posterior(source)
+    return what_to_say(join(table, rows), table, args, len(rows), success_reward)
 
 
-def test_evidence_of_another_kind_is_said_with_both_sides(text_rows, warm_args, caplog):
-    args = warm_args(vade_success_threshold=0.25, num_generations=8)
-    assert read_warm_start(args, text_rows, success_reward="another") is not None
-    _, said = warnings_of(caplog)
+def test_what_was_learned_in_another_way_is_said_with_both_sides(text_rows, first_run, warm_args):
+    assert len(said_of(first_run, text_rows, warm_args(), "says_a_digit")) == 1  # the threshold follows from rewards
+    _, doubt = said_of(first_run, text_rows, warm_args(vade_success_threshold=0.25, num_generations=8), "another")
     for part in ("'success_reward': 'says_a_digit'", "'another'", "'success_threshold': 0.5", "0.25", "4", "8"):
-        assert part in said
+        assert part in doubt
 
 
-def test_facts_of_a_strangers_file_make_no_other_line_of_the_log(text_rows, warm_args, tmp_path, caplog):
+def test_facts_of_a_strangers_file_make_no_other_line_of_the_log(text_rows, warm_args, tmp_path):
     facts = {"base_model": "\x1b[31mevil\nWARNING all is well", "num_generations": "4\n"}
     facts |= {"success_reward": ["\x07\u202e" * 999], "preset": "\x1b"}
-    save_evidence(tmp_path / "evil", text_rows, **facts)
-    read_warm_start(warm_args(vade_posterior_init=str(tmp_path / "evil")), text_rows, success_reward="right")
-    summary, doubt = warnings_of(caplog)
+    save_evidence(tmp_path, text_rows, **facts)
+    summary, doubt = said_of(tmp_path, text_rows, warm_args(), "right")
     for line in (summary, doubt):
         assert line.isprintable()
         assert len(line) < 1000
     assert r"\nWARNING" in summary
 
 
-def test_a_step_of_a_repository_is_the_same_evidence_as_the_run(text_rows, warm_args, first_run, tmp_path):
-    table = posterior_table(load_snapshot(first_run))
-    stage_posterior(tmp_path / "shared", Path(first_run) / POSTERIOR_FILE, table)
-    ours = read_warm_start(warm_args(), text_rows).outcomes
-    shared = read_warm_start(warm_args(vade_posterior_init=str(tmp_path / "shared")), text_rows).outcomes
+def test_a_step_of_a_repository_is_the_same_evidence_as_the_run(text_rows, first_run, tmp_path):
+    stage_posterior(tmp_path, Path(first_run) / POSTERIOR_FILE, posterior_table(load_snapshot(first_run)))
+    ours, shared = (join(load_posterior(source), text_rows).outcomes for source in (first_run, tmp_path))
     assert shared.sample_index.tolist() == ours.sample_index.tolist()
     assert shared.trials.tolist() == ours.trials.tolist()
 
@@ -273,20 +269,14 @@ def test_a_step_of_a_repository_is_the_same_evidence_as_the_run(text_rows, warm_
 def test_without_the_column_of_ids_rows_are_known_as_the_run_knows_them(
     text_model_path, text_rows, make_args, tmp_path
 ):
-    hidden = {"remove_unused_columns": True, "max_steps": 1}
-
     def right(completions, **columns):
         return [1.0, 0.0] * (len(completions) // 2)
 
-    first = train(text_model_path, text_rows, make_args(output_dir=str(tmp_path / "first"), **hidden), reward=right)
+    hidden = {"remove_unused_columns": True, "max_steps": 1}
+    args = make_args(output_dir=str(tmp_path / "first"), **hidden)
+    first = train(text_model_path, text_rows, args, reward=right)
     first.save_model()
-    warm = read_warm_start(make_args(vade_posterior_init=first.args.output_dir, **hidden), text_rows)
-    assert sorted(warm.outcomes.sample_index) == np.flatnonzero(first.selection.sampler.posterior.visits).tolist()
-
-
-def test_another_way_to_begin_and_a_stream_read_nothing(text_rows, make_args):
-    assert [read_warm_start(make_args(vade_posterior_init=word), text_rows) for word in ("prior", "rollout")] == [
-        None,
-        None,
-    ]
-    assert read_warm_start(make_args(vade_posterior_init="/not/there"), text_rows.to_iterable_dataset()) is None
+    warm = make_args(vade_posterior_init=args.output_dir, output_dir=str(tmp_path / "second"), **hidden)
+    second = train(text_model_path, text_rows, warm, reward=right)
+    taken_over = second.selection.feedback.log.read()[0]
+    assert taken_over["sample_index"] == np.flatnonzero(first.selection.sampler.posterior.visits).tolist()
