@@ -12,7 +12,7 @@ from trl_vade.errors import ConfigurationError, abbreviated
 from .down_sampling import reason_against_lossless, refuse_lossless
 from .field_checks import check_fields
 from .own_sampler import check_sampler
-from .presets import POSTERIOR_INITS, is_adaptive, is_own, setting, warm_start_source
+from .presets import POSTERIOR_INITS, column_of, is_adaptive, is_own, setting, warm_start_source
 
 
 def validate(args: Any, config: type) -> None:
@@ -55,10 +55,11 @@ def check_own_settings(args: Any, config: type) -> None:
     check_fields(args, config)
     check_sampler(args.vade_sampler)
     init = setting(args, "posterior_init")
-    if not (init in POSTERIOR_INITS or "/" in init or os.path.exists(init)):
+    if not (init in POSTERIOR_INITS or "/" in init or column_of(args) or os.path.exists(init)):
         raise ConfigurationError(
             f"vade_posterior_init={abbreviated(init)} is not known. Set it to one of {', '.join(POSTERIOR_INITS)}, or "
-            "to the posterior of another run: 'user/repo' or 'user/repo@revision' on the Hub, or an existing folder."
+            "to 'column:NAME' for a column of pass rates, or to the posterior of another run: 'user/repo' or "
+            "'user/repo@revision' on the Hub, or an existing folder."
         )
     sampler = setting(args, "sampler")
     if init == "rollout" and not is_adaptive(args):

@@ -71,8 +71,11 @@ class VADEGRPOConfig(GRPOConfig):
             these rollouts are counted. Anything else names the posterior of another run, which costs no rollouts: a
             data-set repository on the Hub (`user/repo` or `user/repo@revision`), or a folder (a checkpoint, an output
             directory, a copy of such a repository). Rows are matched by their `id`, or by their content without one.
-            `None` uses the preset's value.
-        vade_warm_start_discount: Share, in (0, 1], of the other run's counts that `vade_posterior_init` takes over.
+            `"column:NAME"` starts each row from its pass rate in a column of the training set: a fraction, or with
+            `"column:NAME/100"` percent and with `"column:NAME/16"` successes among 16 answers. A row without a value
+            starts from the prior. `None` uses the preset's value.
+        vade_warm_start_discount: Share, in (0, 1], of the other run's counts that `vade_posterior_init` takes over. A
+            pass rate of a column has 8 counts.
             Those counts describe another policy. The default is lambda_1, as if every row had been trained on once
             since. Raise it for a posterior of the same policy.
         vade_dynamic_sampling: Whether to use DAPO's dynamic sampling (arXiv 2503.14476), with any sampler. Groups

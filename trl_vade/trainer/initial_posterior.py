@@ -9,19 +9,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from accelerate.logging import get_logger
 from tqdm import tqdm
 from trl import GRPOConfig
 
+from trl_vade.data.pass_rates import pass_rates
 from trl_vade.hub.uploading import is_hub_id
+from trl_vade.selection.outcomes import GroupOutcomes
 from trl_vade.selection.warm_start import evidence, what_to_say
 
 from .main_process import on_main_process
-from .presets import setting, warm_start_source
+from .presets import COLUMN, column_of, setting, warm_start_source
 
 logger = get_logger(__name__)
 
 LOCAL = "a local posterior"
+COLUMN_COUNTS = 8
+"""The answers that a pass rate of a column counts for, before `vade_warm_start_discount`: it is of another policy."""
 MIN_MATCH = 0.5
 """The smallest share of rows that the other run and the data set must have in common, counted in the smaller of the
 two. A posterior of other rows says nothing, and a slip in its name must not pass for one."""
@@ -39,7 +44,7 @@ def read_warm_start(args: GRPOConfig) -> Any:
     from trl_vade.hub.posteriors.repository import load_posterior  # the Hub's client
 
     source = warm_start_source(args)
-    return source and on_main_process(lambda: load_posterior(source))
+    return source and not column_of(args) and on_main_process(lambda: load_posterior(source))
 
 
 def may_resume(args: GRPOConfig) -> bool:
@@ -54,7 +59,7 @@ def initial_posterior_facts(args: GRPOConfig) -> dict[str, Any]:
     These facts are published, so the name of a local folder is left out.
     """
     source = warm_start_source(args)
-    if source is None:
+    if source is None or column_of(args):
         return {"posterior_init": setting(args, "posterior_init"), "warm_start_discount": None}
     on_the_hub = is_hub_id(source.partition("@")[0]) and not Path(source).exists()
     return {
@@ -73,6 +78,9 @@ def initialise_posterior(trainer: Any) -> None:
     if source is None:
         _roll_out_every_row(trainer)
         return
+    if column := column_of(args):
+        _believe_column(trainer, column)
+        return
     table, trainer._warm_start = trainer._warm_start or read_warm_start(args), None
     commit = table.metadata.get("revision")
     named = source if not commit or Path(source).exists() else f"{source.partition('@')[0]}@{commit}"
@@ -82,6 +90,21 @@ def initialise_posterior(trainer: Any) -> None:
         logger.warning(message)  # a level that is shown by default
     local = initial_posterior_facts(args)["posterior_init"] == LOCAL
     selection.feedback.warm_start(warm.outcomes, LOCAL if local else named)  # the log is pushed
+
+
+def _believe_column(trainer: Any, column: str) -> None:
+    """Start each row from its pass rate in a column of the training set, as if of `COLUMN_COUNTS` answers."""
+    feedback, rates = trainer.selection.feedback, pass_rates(trainer.train_dataset, column)
+    rows, weight = np.flatnonzero(~np.isnan(rates)), COLUMN_COUNTS * trainer.args.vade_warm_start_discount
+    p = rates[rows]
+    successes = weight * (2.0 * p * (1.0 - p) if feedback.signal.is_spread else p)
+    outcomes = GroupOutcomes(rows, successes, np.full(len(p), weight), np.zeros(len(p), dtype=np.bool_))
+    feedback.warm_start(outcomes, f"{COLUMN}{column}")
+    logger.warning(
+        f"Warm start from the column {column!r}: {len(rows)} of {len(rates)} rows start from its pass rates, with the "
+        f"weight of {weight:g} answers ({COLUMN_COUNTS} x vade_warm_start_discount); their mean is {p.mean():.3f}. "
+        "The others start from the prior."
+    )
 
 
 def _roll_out_every_row(trainer: Any) -> None:

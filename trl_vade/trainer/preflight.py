@@ -9,6 +9,7 @@ from trl import GRPOConfig
 from trl.trainer.utils import get_config_model_id
 
 from trl_vade.data.columns import refuse_columns
+from trl_vade.data.pass_rates import pass_rates
 from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.rewards.functions import refuse_rows
 
@@ -16,7 +17,7 @@ from .config_checks import validate
 from .grpo_config import VADE_DEFAULTS, VADEGRPOConfig, with_vade_defaults
 from .overlong import drop_overlong
 from .own_sampler import find_sampler
-from .presets import is_adaptive, is_own, setting
+from .presets import column_of, is_adaptive, is_own, setting
 from .seams import check_seams
 from .variants import lay_out_variants, variant_rows
 
@@ -56,6 +57,8 @@ def look_over(arguments: dict[str, Any], trainer_class: type) -> bool:
     if reason is None:
         check_stratify_by(args, rows)
         variant_rows(rows, args)
+        if column := column_of(args):
+            pass_rates(rows, column)
     return reason is None
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from .own_sampler import SAMPLERS
 
+COLUMN = "column:"  # begins the value of `vade_posterior_init` that names a column of pass rates
 POSTERIOR_INITS = ("prior", "rollout")  # any other value is a source, see `warm_start_source`
 _PAPER: dict[str, Any] = {
     **{"information_gain": "asymmetric", "signal_aware_decay": False, "cooldown": 0.0},
@@ -44,9 +45,15 @@ def setting(args: Any, name: str) -> Any:
 
 
 def warm_start_source(args: Any) -> str | None:
-    """Return the Hub id or folder in `vade_posterior_init`, or None if it is one of `POSTERIOR_INITS`."""
+    """Return the Hub id, folder or column in `vade_posterior_init`, or None if it is one of `POSTERIOR_INITS`."""
     value = setting(args, "posterior_init")
     return None if value in POSTERIOR_INITS else value
+
+
+def column_of(args: Any) -> str | None:
+    """Return the column in `vade_posterior_init="column:NAME"` as `data.pass_rates` takes it, or None."""
+    value = str(setting(args, "posterior_init"))
+    return value.removeprefix(COLUMN) if value.startswith(COLUMN) else None
 
 
 def is_own(args: Any) -> bool:
