@@ -5,7 +5,7 @@ The module needs no trainer and no accelerator, so a rollout worker's process ca
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -29,8 +29,9 @@ logger = logging.getLogger(__name__)  # accelerate's logger would need its proce
 class Feedback:
     """The connection from the outcomes of rollouts back to the sampler, with running totals.
 
-    `sampler` is the replica of this process, and `num_generations` G. One process alone `writes` the log and the
-    warnings. `stratify`, (N,), are labels for metrics of each stratum. Without a `signal` rewards are pass rates.
+    `sampler` is the replica of this process, and `num_generations` G. One process alone `writes` the log, and the
+    warnings by `say`. `stratify`, (N,), are labels for metrics of each stratum. Without a `signal` rewards are pass
+    rates.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Feedback:
         stratify: ArrayLike | None = None,
         variants: VariantMetrics | None = None,
         signal: RewardSignal | None = None,
+        say: Callable[[str], Any] = logger.warning,
     ):
         self.signal = signal or RewardSignal("reward", ["reward"], threshold=0.5)
         self.sampler, self.num_generations, self.log = sampler, num_generations, log
@@ -52,7 +54,7 @@ class Feedback:
         self.seconds = {"selection": 0.0, "generation": 0.0, "step": 0.0}  # wall time so far
         self.rounds: list[tuple[InFlight, GroupOutcomes]] = []  # of the last batch; a refill is a round of its own
         self._guard, self._watch = OutageGuard(sampler.posterior), GradientWatch()
-        self.writes, self._said_unscored = writes, False
+        self.writes, self._warn, self._said_unscored = writes, say, False
         self._initial: list[GroupOutcomes] = []
 
     @contextmanager
@@ -167,4 +169,4 @@ class Feedback:
 
     def _say(self, notice: str | None) -> None:
         if notice and self.writes:
-            logger.warning(notice)
+            self._warn(notice)

@@ -163,6 +163,8 @@ class VADEGRPOConfig(GRPOConfig):
     vade_max_prompt_length: Annotated[int | None, {"range": "[1, 1e9]"}] = None
     vade_posterior_hub_id: Annotated[str | None, {"card": False}] = None
 
+    num_completions_to_print: int | None = 4  # TRL prints all
+
     def __post_init__(self) -> None:
         # Older releases of transformers, such as vLLM 0.31 needs, have only the other name.
         if self.gradient_checkpointing and getattr(self, "activation_checkpointing", False) is None:

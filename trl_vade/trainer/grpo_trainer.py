@@ -36,6 +36,7 @@ from .harmless import callback_of
 from .images.once import ImagesOnce
 from .initial_posterior import may_resume, read_warm_start
 from .loader import TicketDataset, TicketSampler, UndisturbedWorker, numbers_of, of_tickets, rows_of_batch
+from .logged_pictures import pictures_once
 from .method_owners import say_own_views
 from .preflight import look_over
 from .presets import is_adaptive
@@ -46,6 +47,7 @@ from .run_start import start_run, whole_run
 from .seams import arguments_of, signature_of
 from .selection_choice import make_selection
 from .step_timer import StepTimer
+from .task_metrics import TaskMetrics
 from .thinning import PLACE, ROW_SHARE
 
 
@@ -53,7 +55,9 @@ class VADEGRPOTrainer(GRPOTrainer):
     """`trl.GRPOTrainer` that chooses the prompts of each generation batch by their posterior pass rates.
 
     It implements VADE (arXiv 2511.18902, Algorithm 1). The arguments are those of `GRPOTrainer`. `args` may be a
-    `VADEGRPOConfig`, a plain `GRPOConfig` or None; missing VADE fields get their defaults.
+    `VADEGRPOConfig`, a plain `GRPOConfig` or None; missing VADE fields get their defaults. `compute_metrics` is called
+    after each evaluation with an `EvalPrediction`: `predictions`, the texts of all N completions, and `label_ids`, their
+    rewards, (N, F). What it returns is logged as `eval_<name>`, and `metric_for_best_model` may name it.
 
     Each call of `train` is a run of its own with a new posterior, unless it resumes.
 
@@ -100,6 +104,7 @@ class VADEGRPOTrainer(GRPOTrainer):
         others = {name: named.pop(name) for name in named.keys() - signature.parameters}
         arguments = signature.bind(self, *positional, **named).arguments
         del arguments["self"]
+        self._task_metrics = TaskMetrics(others.pop("compute_metrics", None))  # TRL's own, when it has them
         on_time = look_over(arguments, type(self))
         args = arguments["args"]
         self._warm_start = None if may_resume(args) else read_warm_start(args)
@@ -218,6 +223,8 @@ class VADEGRPOTrainer(GRPOTrainer):
             normalise = self.multi_objective_aggregation == "normalize_then_sum"
             found = self.selection.score(rewards, self.reward_weights, self.state.global_step, normalise=normalise)
             log_metrics(found, to=self._metrics["train"])
+        if not self.model.training:
+            self._task_metrics.note(completions, rewards)
         self._raw_rewards = rewards  # a subclass may change what it gets, and must get the same when TRL asks again
         return rewards
 
@@ -240,6 +247,13 @@ class VADEGRPOTrainer(GRPOTrainer):
         with self._batch.thinning.loss_of(inputs):
             loss = super()._compute_loss(model, inputs)
         return with_gradient(loss, model) * inputs.get(ROW_SHARE, 1.0)
+
+    def log(self, logs, start_time=None):
+        """Add the metrics of the task to those of an evaluation, and log each picture of a table once."""
+        if not self.model.training:
+            self._task_metrics.add_to(self._metrics["eval"])
+        with pictures_once():
+            super().log(logs, start_time)
 
     # ---------------------------------------------------------------------------------------------- the checkpoints
 

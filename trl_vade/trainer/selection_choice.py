@@ -1,6 +1,8 @@
 """Factories: the sampler, the reward signal and the selection for a trainer's settings."""
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -119,6 +121,16 @@ def make_signal(args: GRPOConfig, reward_names: list[str], say: Callable[[str], 
     return RewardSignal(name, reward_names, threshold=threshold, say=say)
 
 
+def warn(args: GRPOConfig, message: str) -> None:
+    """Log a warning about a run, and leave it as an alert where trackio is on."""
+    logger.warning(message)
+    if "trackio" in args.report_to:
+        import trackio
+
+        with suppress(RuntimeError):  # before `trackio.init`
+            trackio.alert(message.partition(". ")[0], message)
+
+
 def make_selection(trainer: Any) -> OnTimeSelection:
     """Return a new selection over the present training rows of `trainer`."""
     args, rows, accelerator = trainer.args, trainer.train_dataset, trainer.accelerator
@@ -126,6 +138,7 @@ def make_selection(trainer: Any) -> OnTimeSelection:
     plain = rows.with_format(None)  # plain labels, whatever the format of the rows
     stratify = args.vade_stratify_by and plain[args.vade_stratify_by][:]
     variants, prompts = variant_rows(rows, args), prompt_texts(rows)
+    say = partial(warn, args)
     feedback = Feedback(
         make_sampler(args, len(rows), num_groups=num_groups, stratify=stratify, variants=variants, prompts=prompts),
         num_generations=args.num_generations,
@@ -133,7 +146,8 @@ def make_selection(trainer: Any) -> OnTimeSelection:
         writes=accelerator.is_main_process,
         stratify=stratify,
         variants=variants and VariantMetrics(variants, args.vade_variant_groups),
-        signal=make_signal(args, trainer.reward_func_names),
+        signal=make_signal(args, trainer.reward_func_names, say),
+        say=say,
     )
     # As in TRL: with `remove_unused_columns` a reward function sees no other columns.
     visible = trainer._remove_unused_columns(rows, description="training")
