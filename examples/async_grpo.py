@@ -1,6 +1,10 @@
-# Run, with a vLLM server on another GPU and TRL 1.16 or newer:
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["trl-vade[rewards]", "trl>=1.16"]
+# ///
+# Run, with a vLLM server on another GPU:
 #   VLLM_SERVER_DEV_MODE=1 vllm serve Qwen/Qwen2.5-0.5B-Instruct --weight-transfer-config '{"backend": "nccl"}'
-#   pip install -e ".[rewards]" && python examples/async_grpo.py
+#   uv run examples/async_grpo.py
 """Prompts chosen on time in TRL's asynchronous GRPO, for text. Experimental.
 
 TRL's rollout loop, a process of its own, generates groups one by one while the trainer trains. Here it draws the row

@@ -1,4 +1,8 @@
-# Run: pip install -e ".[report]" peft && python examples/own_images.py --dataset receipts   (one GPU)
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["trl-vade[report]", "peft"]
+# ///
+# Run: uv run examples/own_images.py --dataset receipts   (one GPU)
 """Train a vision-language model on a folder of your own images, with your own reward function.
 
 The folder holds the images and `rows.jsonl`, a line for each question. Several questions may share an image:

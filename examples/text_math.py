@@ -1,4 +1,8 @@
-# Run: pip install -e ".[report,rewards]" && python examples/text_math.py   (one GPU; model and data are from the Hub)
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["trl-vade[report,rewards]"]
+# ///
+# Run: uv run examples/text_math.py   (one GPU; model and data are from the Hub)
 """Train a 0.5B text model on grade-school math, on one GPU.
 
 With `--use_vllm` vLLM generates, from the extra `vllm`. `--sampler uniform` is the baseline, vanilla GRPO.

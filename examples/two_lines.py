@@ -1,4 +1,8 @@
-# Run: pip install -e ".[report,rewards]" && python examples/two_lines.py   (one GPU; model and data are from the Hub)
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["trl-vade[report,rewards]"]
+# ///
+# Run: uv run examples/two_lines.py   (one GPU; model and data are from the Hub)
 """Turn a TRL script into a VADE script: TRL's GRPO quick start, with two lines changed.
 
     -from trl import GRPOConfig, GRPOTrainer

@@ -1,4 +1,8 @@
-# Run: python examples/warm_start.py --dataset you/questions --posterior somebody/run-posterior   (one GPU)
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["trl-vade[report,rewards]"]
+# ///
+# Run: uv run examples/warm_start.py --dataset you/questions --posterior somebody/run-posterior   (one GPU)
 """Start from the posterior of somebody's run, and publish your own.
 
 Both runs need the same rows, recognised by a column `id` or by their content. The reward needs the extra `rewards`.

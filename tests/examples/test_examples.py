@@ -4,13 +4,16 @@ import json
 import runpy
 import shutil
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
-from datasets import load_dataset
+from datasets import Dataset, Features, List, Value, load_dataset
+from datasets import Image as HubImage
 from PIL import Image
 from trl import GRPOTrainer
 
+from tests.support.families import write_family
 from tests.support.runs import train
 from trl_vade import VADEGRPOTrainer, load_posterior
 from trl_vade.rewards import accuracy_reward
@@ -191,3 +194,42 @@ def test_warm_start_shows_takes_over_and_publishes_a_posterior(
     ours = load_posterior("you/run-posterior")
     assert ours.metadata["global_step"] == 2
     assert set(ours.sample_id) > set(theirs.sample_id)
+
+
+@pytest.fixture
+def geometry(tmp_path):
+    """A folder with the columns of hiyouga/geometry3k: `images`, `problem` and `answer`."""
+    rows = {
+        "images": [[Image.new("RGB", (56, 56), (number, 0, 0))] for number in range(40)],
+        "problem": [f"<image>say a digit above {number % 10}" for number in range(40)],
+        "answer": [str(number % 10) for number in range(40)],
+    }
+    data = Dataset.from_dict(
+        rows, features=Features(images=List(HubImage()), problem=Value("string"), answer=Value("string"))
+    )
+    (tmp_path / "geometry").mkdir()
+    data.to_parquet(tmp_path / "geometry" / "train.parquet")
+    return tmp_path / "geometry"
+
+
+@pytest.mark.slow
+def test_grpo_vlm_trains_an_adapter_of_qwen3_vl_on_pictures(run, geometry, tmp_path):
+    changes = {
+        'report_to="trackio"': 'report_to="none"',
+        "gradient_accumulation_steps=32": "gradient_accumulation_steps=4",
+    }
+    model = write_family("qwen3_vl", tmp_path / "qwen3_vl")
+    shorter = changes | {"max_completion_length=512": "max_completion_length=4"}
+    trainer = run("grpo_vlm.py", "--model", model, "--dataset", geometry, changes=shorter)["trainer"]
+    assert_learned(trainer, rows=4)
+    assert trainer.model.peft_config
+    assert trainer._images.on
+
+
+def test_every_script_can_be_run_by_uv_and_names_its_own_path():
+    for path in EXAMPLES.glob("*.py"):
+        head, _, rest = path.read_text(encoding="utf-8").partition("# ///\n")
+        assert head.startswith("# /// script\n"), path
+        about = tomllib.loads("".join(line.removeprefix("# ") for line in head.splitlines(keepends=True)[1:]))
+        assert any(each.startswith("trl-vade") for each in about["dependencies"]), path
+        assert f"uv run examples/{path.name}" in rest.partition('"""')[0], path

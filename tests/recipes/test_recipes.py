@@ -4,18 +4,24 @@ import re
 
 import pytest
 import yaml
-from trl import ModelConfig, TrlParser
+from trl import ModelConfig, TrlParser, get_peft_config
 
 from scripts.mixture import command
+from tests.support.families import write_family
+from tests.support.runs import first_letter, rows_with_images
+from trl_vade import VADEGRPOTrainer
 from trl_vade.cli.parsing import VADEScriptArguments
 from trl_vade.cli.plan import make_plan, planned_config
 from trl_vade.cli.recipes import RECIPES
 from trl_vade.cli.training import load_reward
 from trl_vade.rewards import functions as rewards
+from trl_vade.trainer.down_sampling import down_sampling
 from trl_vade.trainer.presets import setting
 
 SIZES, ALGORITHMS, ARMS = ("3b", "7b"), ("grpo", "gspo"), ("vade", "vanilla")
 NAMES = [f"qwen2_5_vl_{size}_{algorithm}_{arm}" for size in SIZES for algorithm in ALGORITHMS for arm in ARMS]
+
+ADAPTERS = ["qwen3_vl_2b_lora_vade", "qwen3_vl_4b_lora_vade"]
 
 
 def text_of(name):
@@ -30,8 +36,8 @@ def settings_of(name):
 def parsed():
     """The recipe as `trl-vade train` would parse it on each of four processes."""
 
-    def parse(name):
-        parser = TrlParser((VADEScriptArguments, planned_config(4), ModelConfig))
+    def parse(name, processes=4):
+        parser = TrlParser((VADEScriptArguments, planned_config(processes), ModelConfig))
         return parser.parse_args_and_config(["--config", str(RECIPES / f"{name}.yaml")])
 
     return parse
@@ -39,7 +45,7 @@ def parsed():
 
 def test_there_is_a_recipe_for_each_run_of_the_papers_main_table_but_dapo():
     found = {path.stem for path in (RECIPES).glob("*.yaml")}
-    assert found == {*NAMES, "quickstart"}
+    assert found == {*NAMES, *ADAPTERS, "quickstart"}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -148,3 +154,21 @@ def test_the_data_is_what_prepare_data_makes_by_default(name):
 def test_checkpoints_fall_between_generation_batches(name, parsed):
     _, args, _ = parsed(name)
     assert args.save_steps % make_plan(args, 8524).updates_per_generation_batch == 0
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_an_adapter_of_qwen3_vl_fits_one_process_and_trains_losslessly(name, parsed):
+    script, args, model = parsed(name, 1)
+    plan = make_plan(args, script.plan_rows)
+    assert (plan.rows_per_generation_batch, plan.updates_per_generation_batch) == (64, 1)
+    assert (setting(args, "preset"), down_sampling(args), model.use_peft) == ("balanced", "lossless", True)
+
+
+@pytest.mark.slow
+def test_the_adapter_of_the_recipe_trains_the_tiny_model_of_that_family(parsed, tmp_path, make_args):
+    _, _, model = parsed(ADAPTERS[0], 1)
+    folder = write_family("qwen3_vl", tmp_path)
+    args = make_args(max_steps=1, vade_down_sampling="lossless")
+    trainer = VADEGRPOTrainer(folder, first_letter, args, rows_with_images(), peft_config=get_peft_config(model))
+    trainer.train()
+    assert trainer.state.global_step == 1
