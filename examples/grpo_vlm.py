@@ -9,8 +9,8 @@
     +from trl_vade import VADEGRPOConfig as GRPOConfig
     +from trl_vade import VADEGRPOTrainer as GRPOTrainer
 
-The data set has the columns `images`, `problem` and `answer`, as hiyouga/geometry3k has. LoRA keeps the memory small, and
-trackio shows the run in a browser (`trackio show`). `--sampler uniform` is the baseline.
+The data set has the columns `images`, `problem` and `answer`, as hiyouga/geometry3k has. LoRA keeps the memory small,
+and trackio shows the run in a browser (`trackio show`). `--sampler uniform` is the baseline.
 """
 
 import argparse
