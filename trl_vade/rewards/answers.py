@@ -55,6 +55,7 @@ SENTENCE_END = re.compile(
 _NO_CONTENT = " \t*`$#_-()[]\\"
 _LISTED = re.compile(r"\W*[A-Z](?:[.):]\s|\W*$)")  # `A. oak`, as a prompt lists its choices
 _WRAPPERS = [("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), *((mark, mark) for mark in ("**", *"*`\"'"))]
+_NUMBER_WITH_MARK = re.compile(r"\s*-?[\d.,/]+\?\s*")
 _NAMED = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mbox|bold)\s*\{")
 _PLAIN = {0xFF01 + i: 0x21 + i for i in range(94)} | {0x2010 + i: "-" for i in range(6)} | {0x2212: "-"}
 _PLAIN |= {0x2018: "'", 0x2019: "'", 0x201C: '"', 0x201D: '"', 0x2236: ":", 0x3000: " ", 0x3002: "."}
@@ -75,6 +76,8 @@ def find_answer(completion: str) -> list[str]:
         content = _stated_line(text) if tagged is None else text
     if len(content) > LONGEST_ANSWER:
         return []
+    if (tagged is not None or _BOX.search(text)) and _NUMBER_WITH_MARK.fullmatch(content):
+        content = content.rstrip(" ?\n")
     readings = dict.fromkeys(map(_without_lead, _parts(content)))
     return [reading for reading in readings if reading and not reading.endswith("?")]
 

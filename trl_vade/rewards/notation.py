@@ -42,14 +42,17 @@ _FRACTION = re.compile(
 )
 _SUBSCRIPTS = {0x2080 + i: str(i) for i in range(10)}  # of H₂O
 _PAIRS = {"(": ")", "[": "]", "{": "}", '"': '"', "'": "'"}
-_LETTERS = re.compile(r"[A-H](?:(?:,? and |[,;&] ?| )[A-H])+")
+_LETTERS = re.compile(r"\(?[A-H]\)?(?:(?:,? and |[,;&] ?| )\(?[A-H]\)?)+")
+_WORD_OF_LETTERS = re.compile("[A-H]{2,}")
+_RATIO = re.compile(r"(\d{1,9}) ?(?::|/| to ) ?(\d{1,9})")
 _FIRST = re.compile(r"(yes|no|true|false)\s*[,.;:!]", re.IGNORECASE)
 _WORD_RULES = [
     (re.compile(r"\.(?!\d)"), ""),  # p.m., U.S., Dr.
     (re.compile(r"(?<=\d)\s*([-:,])\s*(?=\d)"), r"\1"),
     (re.compile(r"(?<=\d)\s+to\s+(?=\d)"), "-"),
     (re.compile(r"(?<=\d)\s+(?=[ap]m\b)"), ""),
-    (re.compile(r"\b(\d{1,2}):(\d\d)pm\b"), lambda m: f"{int(m[1]) % 12 + 12}:{m[2]}"),
+    (re.compile(r"\b(\d{1,2}):(\d\d)([ap])m\b"), lambda m: f"{int(m[1]) % 12 + 12 * (m[3] == 'p')}:{m[2]}"),
+    (re.compile(r"\b0(?=\d:\d\d\b)"), ""),
     (re.compile(r"\\text\{([^{}]*)\}|_(?=\d)"), r"\1"),
 ]
 
@@ -116,8 +119,13 @@ def same_text(answer: str, reference: str) -> bool:
     expected = normalised_text(reference)
     if normalised_text(answer) == expected:
         return True
-    if _LETTERS.fullmatch(answer) and (_LETTERS.fullmatch(reference) or reference.isupper()):
-        return sorted(re.findall("[A-H]", answer)) == re.findall("[A-H]", reference)  # `B and D` for BD
+    forms = [_LETTERS if _LETTERS.fullmatch(text) else _WORD_OF_LETTERS for text in (answer, reference)]
+    if _LETTERS in forms and forms[0].fullmatch(answer) and forms[1].fullmatch(reference):
+        letters = re.findall("[A-H]", reference)  # of BD in their order: BED is a word
+        return sorted(re.findall("[A-H]", answer)) == (sorted(letters) if forms[1] is _LETTERS else letters)
+    ratio, given = _RATIO.fullmatch(expected), _RATIO.fullmatch(answer.strip())
+    if ratio and given and ":" in ratio[0] and not re.search(r":\d\d$", expected):  # `4:15` is a clock
+        return int(ratio[1]) * int(given[2]) == int(ratio[2]) * int(given[1])
     first = _FIRST.match(answer)
     if first is None or first[1].casefold() != expected:
         return False

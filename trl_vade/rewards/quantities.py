@@ -7,7 +7,7 @@ million digits are rejected at once.
 import functools
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .arithmetic import value_of
 from .notation import SPELLED, fractions_in_digits, in_digits, plain
@@ -86,6 +86,7 @@ class Quantity:
     step: float | None = None  # the value of the last decimal place, or None without decimals
     fraction: bool = False
     factor: float = 1.0  # of thousand, million, ...; part of the value
+    of_pi: bool = False  # written with pi, so that beside an angle it is one, in radians
 
 
 @functools.lru_cache(maxsize=4096)  # a group has one reference, and its answers are often equal
@@ -125,7 +126,8 @@ def read_closed(text: str) -> Quantity | None:
         return number
     formula, unit = without_unit(after_name(text))
     value = value_of(formula) if _CLOSED.search(formula) else None
-    return Quantity(value[0], unit=unit) if value is not None and value[1] else None
+    of_pi = bool(re.search("pi|π", formula))
+    return Quantity(value[0], unit=unit, of_pi=of_pi) if value is not None and value[1] else None
 
 
 def without_unit(text: str) -> tuple[str, Unit | None]:
@@ -142,6 +144,7 @@ def without_unit(text: str) -> tuple[str, Unit | None]:
 
 def equal(answer: Quantity, reference: Quantity, *, relaxed: bool = False) -> bool:
     """Return whether both are the same number by docs/reference/rewards.md; `relaxed` is ChartQA's tolerance."""
+    answer, reference = _as_angle(answer, reference), _as_angle(reference, answer)
     clash = (answer.percent and reference.unit) or (reference.percent and answer.unit)
     if clash or (answer.unit and reference.unit and answer.unit.kinds != reference.unit.kinds):
         return False
@@ -156,6 +159,12 @@ def equal(answer: Quantity, reference: Quantity, *, relaxed: bool = False) -> bo
     if answer.percent != reference.percent:
         scales.append((0.01, 1.0) if answer.percent else (1.0, 0.01))
     return any(_close(answer, reference, *pair, relaxed) for pair in scales)
+
+
+def _as_angle(one: Quantity, other: Quantity) -> Quantity:
+    """Return a constant of pi beside an angle in degrees as an angle in radians."""
+    radians = one.of_pi and one.unit is None and other.unit is not None and other.unit.kinds == (("angle", 1),)
+    return replace(one, unit=read_unit("rad")) if radians else one
 
 
 def _close(answer: Quantity, reference: Quantity, scale: float, of_reference: float, relaxed: bool) -> bool:
