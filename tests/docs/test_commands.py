@@ -72,7 +72,7 @@ def trains(text):
 
 def plans(text):
     """Print the plan of a run that takes GPUs."""
-    text = re.sub(r"--(machine_rank|main_process_ip) \S+|--plan\b", "", text)
+    text = re.sub(r"--(machine_rank|main_process_ip) \S+", "", text)
     assert "generation batch" in called(text.replace("trl-vade train", "trl-vade plan") + " --plan_rows 8524")
 
 
@@ -85,10 +85,10 @@ def has_options(text):
     assert not missing, f"{text}: no option {missing}"
 
 
-GPU = r"qwen2_5_vl|recipe\.yaml|--plan"
+GPU = r"qwen2_5_vl|recipe\.yaml"
 RULES = [
     (rf"(accelerate launch scripts/train_vade\.py|trl-vade train(?!.*(other_rows|{GPU}))).*", trains),
-    (rf"trl-vade train .*({GPU}).*", plans),
+    (rf"trl-vade (plan|train .*({GPU})).*", plans),
     (r"(trl-vade (report|posterior show)|hf download you/run|python -m examples\.variants) .*", called),
     (r"python scripts/prepare_data\.py --dry_run", called),
     # Hours, a GPU, lmms-eval or other people's data; each has tests of its own.
