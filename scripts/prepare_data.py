@@ -9,7 +9,7 @@
 About 4.9 GB of files go into the cache of the Hub's client. The same command goes on after an interruption. It ends
 with a table of rows by source; mixture.html beside the data shows examples. `load_dataset("data/vade-mixture")` reads
 the result. **This project has run this only on stand-ins with the schemas of the sources, not on the real sources.**
-`scripts/mixture/sources.py` says what is known of them, docs/guides/mixture.md why rows are dropped.
+`scripts/mixture/sources.py` says what is known of them, docs/guides/recipes.md why rows are dropped.
 """
 
 import sys

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 ADDRESS = "https://git.example.org/owner/repo"
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.docs
 
 
 @pytest.fixture(scope="module")
@@ -75,14 +75,12 @@ def test_the_quickstart_trains_and_can_be_reported(installed):
     assert (run / "vade_report.png").stat().st_size > 1000
 
 
-def test_a_recipe_is_planned_by_its_name(installed):
-    recipe = ["--recipe", "qwen2_5_vl_3b_grpo_vade", "--accelerate_config", "fsdp2"]
-    assert "512 rows x 8 = 4,096 completions" in installed("train", *recipe, "--plan")
-
-
-def test_cards_metrics_and_tasks_are_found(installed):
+def test_cards_metrics_tasks_and_recipes_are_found(installed):
     code = """
+import sys
+
 import evaluate
+from trl_vade.cli.main import main
 from trl_vade.files import packaged
 from trl_vade.rewards import metric_path
 
@@ -90,8 +88,11 @@ metric = evaluate.load(metric_path("vade_accuracy"))
 row = {"answer": "4", "answer_type": "number", "choices": [], "source": ""}
 print(metric.compute(predictions=["<answer>4</answer>"], references=[row])["accuracy"])
 print(packaged("model_cards/model.md"), packaged("eval/tasks/vade_testbed.yaml"))
+sys.argv[1:] = ["plan", "--recipe", "qwen2_5_vl_3b_grpo_vade", "--accelerate_config", "fsdp2"]
+main()
 """
-    accuracy, *paths = installed("-c", code).split()
+    accuracy, *paths, plan = installed("-c", code).split(maxsplit=3)
+    assert "512 rows x 8 = 4,096 completions" in plan
     assert accuracy == "1.0"
     assert all("/trl_vade/" in path for path in paths)
     assert not any(Path(path).is_relative_to(ROOT) for path in paths)

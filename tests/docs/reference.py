@@ -7,27 +7,23 @@ The text of a setting is that of the docstring of `VADEGRPOConfig`, of a command
 import inspect
 import re
 import typing
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import MISSING, Field, fields
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import typer
+from typer.cli import get_docs_for_click
 
-from tests.docs.prose import split
+from tests.docs.pages import DOCS
 
-FOLDER = Path(__file__).parents[2] / "docs" / "reference"
+FOLDER = DOCS / "reference"
 NOTE = "<!-- Made by `python -m tests.docs.reference` from the code: change the docstring, not this page. -->"
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
     """Return a Markdown table."""
-    lines = [
-        head,
-        ["---"] * len(head),
-        *([re.sub(r"\s+", " ", cell).replace("|", r"\|") for cell in row] for row in rows),
-    ]
+    cells = [[re.sub(r"\s+", " ", cell).replace("|", r"\|") for cell in row] for row in rows]
+    lines = [head, ["---"] * len(head), *cells]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
@@ -57,7 +53,7 @@ def settings_page() -> str:
         "option of `trl-vade train` and a key of a recipe: `--vade_sampler uniform`, or `vade_sampler: uniform`.",
         table(
             ["setting", "in short", "default"],
-            [[f"[`{field.name}`](#{field.name})", split(_help(field))[0], _default(field)] for field in ours],
+            [[f"[`{field.name}`](#{field.name})", _first_sentence(field), _default(field)] for field in ours],
         ),
         "## Presets",
         "`vade_preset` chooses the values of the settings that are `None`, and three rules that are no settings. With "
@@ -83,7 +79,8 @@ def settings_page() -> str:
 
 
 def _section(field: Field, hint: Any) -> str:
-    return f"### `{field.name}` {{ #{field.name} }}\n\n{_type(hint)}. Default: {_default(field)}.\n\n{_help(field)}"
+    head = f"### `{field.name}` {{ #{field.name} }}\n\n{_type(hint)}. Default: {_default(field)}."
+    return f"{head}\n\n{field.metadata['help']}"
 
 
 def _type(hint: Any) -> str:
@@ -102,12 +99,12 @@ def _default(field: Field) -> str:
     return _value(field.default if field.default_factory is MISSING else field.default_factory())
 
 
-def _help(field: Field) -> str:
-    return str(field.metadata["help"])
+def _first_sentence(field: Field) -> str:
+    return re.split(r"(?<=\.)(?<!eq\.) ", field.metadata["help"])[0]
 
 
 def _arguments(arguments: Iterable[Field]) -> str:
-    rows = [[f"`--{field.name}`", _help(field), _default(field)] for field in arguments]
+    rows = [[f"`--{field.name}`", field.metadata["help"], _default(field)] for field in arguments]
     return table(["argument", "meaning", "default"], rows)
 
 
@@ -115,55 +112,14 @@ def _arguments(arguments: Iterable[Field]) -> str:
 
 
 def cli_page() -> str:
-    """`cli.md`: every command of `trl-vade`, from the objects that also print its help."""
+    """`cli.md`: every command of `trl-vade`, as typer writes it from the objects that also print its help."""
     from trl_vade.cli.main import app
 
-    group = typer.main.get_command(app)
-    return _page("# Command line", *(_command(name, command) for name, command in _commands("trl-vade", group)))
-
-
-def _commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
-    if name != "trl-vade posterior":
-        yield name, command
-    for child in getattr(command, "commands", {}).values():
-        yield from _commands(f"{name} {child.name}", child)
-
-
-def _command(name: str, command: Any) -> str:
-    context = command.make_context(name, [], resilient_parsing=True)
-    usage = " ".join([name, *command.collect_usage_pieces(context)])
-    level = "" if name == "trl-vade" else f"## `{name}`\n\n"
-    parts = [
-        f"{level}```text\n{usage}\n```",
-        *map(_paragraph, re.split(r"\n{2,}", inspect.cleandoc(command.help or ""))),
-    ]
-    rows = [_parameter(parameter, context) for parameter in command.params]
-    if any(rows):
-        parts.append(table(["option", "meaning", "value", "default"], [row for row in rows if row]))
-    return "\n\n".join(parts)
-
-
-def _paragraph(text: str) -> str:
-    """A paragraph of a command's help; one that the help prints as it stands is code."""
-    return f"```text\n{inspect.cleandoc(text[1:])}\n```" if text.startswith("\b") else text
-
-
-def _parameter(parameter: Any, context: Any) -> list[str] | None:
-    record = parameter.get_help_record(context)
-    if record is None:
-        return None
-    names, meaning = record
-    name, _, value = (names, "", "") if " / " in names else names.partition(" ")
-    default = "required" if parameter.required else _codes(str(parameter.default), ",")
-    if not parameter.required and str(parameter.default) in ("None", "False", ""):
-        default = ""
-    value = _codes(value.strip("<>").removesuffix(" range"), "|")
-    meaning = re.sub(r"\s*\[(default: .*?|required)\]$", "", meaning)
-    return [f"`{name}`", meaning, value, default]
-
-
-def _codes(text: str, between: str) -> str:
-    return ", ".join(f"`{part}`" for part in text.split(between) if part)
+    command = typer.main.get_command(app)
+    context = typer.Context(command, info_name="trl-vade")
+    text = get_docs_for_click(obj=command, ctx=context, name="trl-vade", title="Command line").rstrip()
+    title, rest = text.split("\n\n", 1)
+    return _page(title, re.sub("\b\n(.+?)\n\n", r"```text\n\1\n```\n\n", rest, flags=re.DOTALL))
 
 
 # ---------------------------------------------------------------------------------------------------------- Python API
@@ -176,47 +132,36 @@ API = {
     "Formulas": "trl_vade: information_gain",
 }
 
-_WITHOUT = {  # what a page leaves out: overrides of TRL's methods, and the fields, which settings.md has
-    "VADEGRPOTrainer": ["members"],
-    "VADEGRPOConfig": ["members", "show_signature", "show_docstring_parameters", "show_docstring_attributes"],
-    **{name: ["members"] for name in ("VADEEvalCallback", "VADEConsoleCallback", "VADEReportCallback")},
-}
+_WITHOUT_FIELDS = ("members", "show_signature", "show_docstring_parameters", "show_docstring_attributes")
 
 
 def api_page() -> str:
     """`api.md`: a directive of mkdocstrings for each public name."""
     from trl_vade import errors
 
-    groups = [(title, *names.split(": ")) for title, names in API.items()]
     own = [name for name, value in vars(errors).items() if inspect.isclass(value) and issubclass(value, Exception)]
-    groups.append(("Exceptions", "trl_vade.errors", " ".join(own)))
+    parts = []
+    for title, names in {**API, "Exceptions": f"trl_vade.errors: {' '.join(own)}"}.items():
+        room, _, names = names.partition(": ")
+        parts += [f"## {title}", *(_directive(title, f"{room}.{name}") for name in names.split())]
     return _page(
         "# Python API",
         "The path in front of a name is the module to import it from. The fields of `VADEGRPOConfig` are under "
         "[Settings](settings.md).",
-        *(
-            part
-            for title, room, names in groups
-            for part in (f"## {title}", *(_directive(room, n) for n in names.split()))
-        ),
+        *parts,
     )
 
 
-def _directive(room: str, name: str) -> str:
-    assert hasattr(import_module(room), name)
-    options = "".join(f"\n      {option}: false" for option in _WITHOUT.get(name, ()))
-    return f"::: {room}.{name}" + (f"\n    options:{options}" if options else "")
+def _directive(title: str, name: str) -> str:
+    """Overrides of TRL's methods are left out, and the fields, which settings.md has."""
+    without = _WITHOUT_FIELDS if name.endswith("Config") else ("members",) if title == "Training" else ()
+    options = "".join(f"\n      {option}: false" for option in without)
+    return f"::: {name}" + (f"\n    options:{options}" if options else "")
 
 
 PAGES = {"settings.md": settings_page, "cli.md": cli_page, "api.md": api_page}
 
 
-def main() -> None:
-    """Write all pages."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
+if __name__ == "__main__":
     for name, page in PAGES.items():
         (FOLDER / name).write_text(page(), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

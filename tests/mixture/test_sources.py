@@ -7,7 +7,7 @@ from pathlib import Path
 from scripts.mixture.rows import DROPPED
 from scripts.mixture.sources import SOURCES
 
-GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "mixture.md"
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "recipes.md"
 
 
 def test_the_mixture_has_the_sizes_of_table_3():

@@ -8,7 +8,7 @@ import trl
 from transformers import Trainer
 from trl import GRPOTrainer
 
-from tests.docs.prose import ROOT
+from tests.docs.pages import ROOT
 from tests.support.refusals import refused, says
 from tests.support.runs import assert_equal_weights, assert_same_end, says_a_digit, train, weights
 from trl_vade import VADEGRPOTrainer
