@@ -5,14 +5,6 @@ import pytest
 from trl_vade.cli.tables import print_columns, print_table
 
 
-def test_columns_stand_under_their_heads_and_numbers_to_the_right(capsys):
-    print_columns("Rows", ["row", "visits"], [["a", "1"], ["b", "12"]])
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "Rows"
-    head, one, twelve = (next(line for line in lines if sign in line) for sign in ("visits", "a ", "b "))
-    assert len(head.rstrip()) == len(one.rstrip()) == len(twelve.rstrip())
-
-
 @pytest.mark.parametrize("width", [20, 40, 80, 200])
 def test_a_narrow_terminal_folds_names_and_numbers_and_cuts_nothing_off(capsys, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))

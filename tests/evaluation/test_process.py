@@ -54,9 +54,6 @@ def child(tmp_path, monkeypatch):
     return run
 
 
-# ------------------------------------------------------------------------------------------------- what it is given
-
-
 def test_neither_a_token_nor_a_distributed_run_goes_to_lmms_eval_and_no_login_is_read():
     kept = {"PATH": "/bin", "HF_HOME": "/h", "TOKENIZERS_PARALLELISM": "false", "OPENAI_API_KEY": "a"}
     names = ["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"]
@@ -76,9 +73,6 @@ def test_the_process_has_the_plan_and_the_environment_and_tells_each_run_when_it
     assert (environment["MINE"], environment["MODEL_VERSION"]) == ("kept", "judge")
     assert "error" in log
     assert not Path(plan["done"]).exists()  # and nothing is left of it
-
-
-# ------------------------------------------------------------------------------------------------------- how it ends
 
 
 @pytest.mark.parametrize(
@@ -118,9 +112,6 @@ def test_a_run_that_cannot_be_believed_ends_the_process(child):
 
     with refused(EvaluationError, ["run 0"]):
         child("done(0); time.sleep(600)", finished)
-
-
-# ------------------------------------------------------------------------------------------------ and nothing stays
 
 
 LAUNCH = """

@@ -66,9 +66,6 @@ def options(evaluation, name="chartqa", seed=0):
     return dict(zip(words[::2], words[1::2], strict=True))
 
 
-# ------------------------------------------------------------------------------------------------ what lmms-eval gets
-
-
 def test_a_run_has_its_own_empty_folder_and_its_seed(evaluation):
     folder = run_folder(evaluation.output, BENCHMARKS["chartqa"], 3)
     write_run(folder)  # of a command that was cut short, to whose samples lmms-eval would append
@@ -91,9 +88,6 @@ def test_a_run_has_its_own_empty_folder_and_its_seed(evaluation):
     own_way = replace(evaluation, generation=Generation())
     assert options(own_way)["--gen_kwargs"].startswith("temperature=0.0,")
     assert options(own_way, "testbed")["--gen_kwargs"].startswith("temperature=0.6,")
-
-
-# ---------------------------------------------------------------------------------------------- whole evaluations
 
 
 def test_from_nothing_all_runs_are_done_seed_by_seed_in_one_process(here, evaluation):
@@ -180,9 +174,6 @@ def test_a_judge_is_asked_before_anything_starts_and_after_each_run_that_it_judg
     assert environment["OPENAI_API_KEY"] == "sk-secret"
     written = [path for path in [*judged.output.rglob("*"), here / "last-plan.json"] if path.is_file()]
     assert [path for path in written if b"sk-secret" in path.read_bytes()] == []
-
-
-# ------------------------------------------------------------------------------------- whose an output directory is
 
 
 def test_the_same_again_or_with_more_tasks_and_seeds_is_the_same_evaluation(here, evaluation):

@@ -136,9 +136,6 @@ def test_a_wrong_key_is_an_end_at_once_and_is_not_repeated(lmms, guard, server, 
     assert SECRET not in dead[0]
 
 
-# ------------------------------------------------------------------------ what else `corrections` and `tasks` mend
-
-
 def mathvista_row(**changes):
     row = {"question_type": "multi_choice", "answer_type": "text", "choices": ["8", "123"], "answer": "8"}
     return row | {"query": "Which?", "pid": "0", "metadata": {}, "precision": float("nan")} | changes

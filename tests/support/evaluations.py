@@ -32,22 +32,13 @@ def write_run(folder, name="chartqa", seed=0, scores=SCORES, texts=None, limit=N
             benchmark.task: {
                 "alias": benchmark.task,
                 benchmark.key: value,
-                f"{benchmark.metric}_stderr,none": "N/A",
-                f"{benchmark.metric}_stderr_clt,none": 0.25,
-                "relaxed_human_split,none": 0.5,
             }
         },
-        "group_subtasks": {benchmark.task: []},
-        "configs": {benchmark.task: {"task": benchmark.task, "generation_kwargs": {"until": ["\n\n"]}}},
-        "versions": {benchmark.task: "Yaml"},
         "n-samples": {benchmark.task: {"original": original or len(scores), "effective": len(scores)}},
         "config": {
             **{"model": "qwen2_5_vl", "limit": None if limit is None else float(limit), "gen_kwargs": "temperature=1"},
             **{"random_seed": seed, "numpy_seed": seed, "torch_seed": seed, "fewshot_seed": seed},
         },
-        "date": TIME,
-        "task_hashes": {benchmark.task: "b4be"},
-        "model_name": "models/Qwen2.5-VL-7B",
     }
     save(model / f"{TIME}_results.json", results)
     lines = [line_of(benchmark, *line) for line in zip(range(len(scores)), scores, texts or TEXTS * 9, strict=False)]
