@@ -77,7 +77,7 @@ def test_the_quickstart_trains_and_can_be_reported(installed):
 
 def test_a_recipe_is_planned_by_its_name(installed):
     recipe = ["--recipe", "qwen2_5_vl_3b_grpo_vade", "--accelerate_config", "fsdp2"]
-    assert "512 rows x 8 = 4,096 completions" in installed("train", *recipe, "--plan")
+    assert "512 rows x 8 = 4,096 completions" in installed("plan", *recipe)
 
 
 def test_cards_metrics_and_tasks_are_found(installed):

@@ -146,7 +146,7 @@ def pushes(text: str) -> None:
 
 def plans(text: str) -> None:
     """Print the plan of a run that takes GPUs."""
-    text = re.sub(r"--(machine_rank|main_process_ip|plan_rows) \S+|--plan\b", "", text)
+    text = re.sub(r"--(machine_rank|main_process_ip|plan_rows) \S+", "", text)
     printed = called(text.replace("trl-vade train", "trl-vade plan") + " --plan_rows 8524")
     assert "generation batch" in printed
 
@@ -178,7 +178,7 @@ def selects_tests(text: str) -> None:
     )
 
 
-GPU = r"qwen2_5_vl|recipe\.yaml|--plan"
+GPU = r"qwen2_5_vl|recipe\.yaml"
 RULES = [
     (r"pip install -e \"\.\[[\w,]+\]\"", installs),
     (r"(\w+=\S+ )?pytest( .*)?", selects_tests),
@@ -190,7 +190,7 @@ RULES = [
     ),
     (r"trl-vade train .*other_rows.*", has_options),  # of a run and a data set that a user has
     (r"trl-vade train .*--push_to_hub.*", pushes),
-    (r"trl-vade (train|plan) .*(" + GPU + ").*", plans),
+    (r"trl-vade plan .*|trl-vade train .*(" + GPU + ").*", plans),
     (r"trl-vade (report|posterior show) .*", runs),
     (r"hf download you/run .*", runs),
     (r"python scripts/prepare_data\.py --dry_run", runs),
