@@ -11,6 +11,7 @@ import pytest
 import trl_vade
 from tests.support.commands import run, said
 from tests.support.finished_run import write_run
+from tests.support.refusals import says
 from trl_vade.cli.parsing import Parser
 from trl_vade.cli.recipes import ACCELERATE
 from trl_vade.errors import (
@@ -107,3 +108,10 @@ def test_a_report_prints_the_table_and_leaves_both_files(tmp_path):
 
 def test_a_report_of_no_run_names_what_is_missing(tmp_path):
     said(run("report", tmp_path), 2, "vade_selection.jsonl", tmp_path)
+
+
+def test_it_runs_as_a_script_too():
+    command = [sys.executable, "scripts/evaluate.py", "testbed", "--output_path", "none", "--tasks", "nosuch"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert says(done.stderr, "nosuch")

@@ -100,14 +100,3 @@ def test_a_posterior_goes_to_the_hub_and_comes_back_the_same(output_dir, hub):
     there, here = load_posterior("you/posterior"), load_posterior(output_dir)
     assert there.sample_id == here.sample_id
     np.testing.assert_array_equal(there.alpha, here.alpha)
-
-
-def test_steps_are_told_apart_by_step_revision_and_at_sign(tmp_path, hub):
-    rows = make_rows()
-    for step in (100, 200):
-        folder = write_posterior(tmp_path / f"out-{step}", rows, step=step)
-        done(run("posterior", "push", folder, "you/posterior"))
-    for source in (["you/posterior"], ["you/posterior@step-000200"], ["you/posterior", "--step", 200]):
-        assert json.loads(done(run("posterior", "show", *source, "--json")))["facts"]["global_step"] == 200
-    for source in (["you/posterior@step-000100"], ["you/posterior", "--step", 100]):
-        assert json.loads(done(run("posterior", "show", *source, "--json")))["facts"]["global_step"] == 100

@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 from eval import compare
+from tests.support.evaluations import write_run
 from tests.support.refusals import refused, says
 from trl_vade.errors import EvaluationError
 from trl_vade.evaluation.benchmarks import BENCHMARKS
@@ -18,29 +19,6 @@ VERSIONS = {"lmms-eval": "0.7.3", "transformers": "5.0.0", "torch": "2.9.0", "vl
 JUDGE = {"model": "Qwen2.5-72B-Instruct", "url": "http://localhost:8000/v1"}
 
 
-def question(number):
-    return {"doc_id": number, "target": f"{number}", "input": f"What is {number}?\nAnswer with a single word."}
-
-
-def write_run(output, name, seed, scores):
-    """A run as lmms-eval 0.7.3 leaves it (loggers/evaluation_tracker.py), with a score of 0 to 1 for each question."""
-    benchmark = BENCHMARKS[name]
-    folder = run_folder(output, benchmark, seed)
-    (folder / "model").mkdir(parents=True)
-    results = {
-        "results": {benchmark.task: {benchmark.key: float(np.mean(scores))}},
-        "config": dict.fromkeys(("random_seed", "numpy_seed", "torch_seed"), seed),
-        "n-samples": {benchmark.task: {"original": len(scores), "effective": len(scores)}},
-    }
-    (folder / "model" / "20260101_000000_results.json").write_text(json.dumps(results, indent=2))
-    lines = [
-        json.dumps({**question(i), "filtered_resps": [f"{seed} {i}"], benchmark.metric: float(score)})
-        for i, score in enumerate(scores)
-    ]
-    (folder / "model" / f"20260101_000000_samples_{benchmark.task}.jsonl").write_text("\n".join(lines) + "\n")
-    (folder / "judge.json").write_text(json.dumps({"calls": len(scores), "unreadable": 0, "example": None}))
-
-
 def evaluation(output, scores, name="model", **facts):
     """An output directory; `scores` has of each benchmark one (seeds, questions) array, or one for all seeds."""
     seeds, limit = facts.get("seeds", [0, 1]), facts.get("limit")
@@ -48,7 +26,8 @@ def evaluation(output, scores, name="model", **facts):
     for benchmark, of_runs in scores.items():
         of_runs = np.broadcast_to(of_runs, (len(seeds), np.shape(of_runs)[-1]))
         for seed, of_run in zip(seeds, of_runs, strict=True):
-            write_run(output, benchmark, seed, of_run)
+            scored = [float(score) for score in of_run]
+            write_run(run_folder(output, BENCHMARKS[benchmark], seed), benchmark, seed, scored, ["A"] * len(scored))
     runs = [read_run(run_folder(output, *task), *task, limit) for task in tasks]
     generation = {"temperature": 0.6, "top_p": 0.95, "top_k": 20, "max_new_tokens": 2048} | {"repetition_penalty": 1.0}
     generation |= facts.pop("generation", {})
@@ -109,28 +88,6 @@ def test_fewer_than_ten_differing_questions_are_never_marked():
         cell = compare.beside([differing(better)], 0, 500)[1]
         assert cell["interval"][0] > 0  # also of four, which all are better by chance one time in 8
         assert (cell["differing"], cell["few"], cell["marked"]) == (better, better < 10, better == 10)
-
-
-def seeds_of(rate, rng):
-    """Scores of questions in per cent, the means of four runs."""
-    return 25.0 * rng.binomial(4, rate)
-
-
-@pytest.mark.slow
-def test_the_interval_covers_the_truth_about_19_times_in_20():
-    """Questions of a population with pass rates that are uniform in (0, 0.8), and 0.1 higher for the other model; the
-    second benchmark has no difference. An interval at 200 resamples is a little too narrow."""
-    rng = np.random.default_rng(1)
-    single = both = 0
-    for _ in range(200):
-        rates, more = rng.uniform(0, 0.8, 60), rng.uniform(0, 1, 25)
-        first = seeds_of(rates + 0.1, rng) - seeds_of(rates, rng)
-        second = seeds_of(more, rng) - seeds_of(more, rng)
-        (low, high), (low_of_both, high_of_both) = (compare.interval(s, 200) for s in ([first], [first, second]))
-        single += low <= 10 <= high
-        both += low_of_both <= 5 <= high_of_both
-    assert 0.90 <= single / 200 <= 0.985
-    assert 0.90 <= both / 200 <= 0.985
 
 
 def test_the_interval_of_the_average_resamples_within_each_benchmark():

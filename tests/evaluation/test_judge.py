@@ -11,7 +11,6 @@ from trl_vade.errors import JudgeError
 from trl_vade.evaluation import judge as module
 from trl_vade.evaluation.judge import JUDGE_EXIT, Judge, verdict
 
-QWEN = "Qwen/Qwen2.5-72B-Instruct"
 SECRET = "sk-secret-4711"
 
 
@@ -26,14 +25,6 @@ def unusable(judge, *names):
     with refused(JudgeError, [judge.url, judge.model, *names], ["vllm serve", "--judge_url"]) as raised:
         Judge(judge.url, judge.model).probe()
     return str(raised.value)
-
-
-def test_lmms_eval_gets_the_variables_that_it_reads(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "a")  # that is for another server
-    expected = {"API_TYPE": "openai", "OPENAI_API_URL": "http://host:8000/v1", "MODEL_VERSION": QWEN}
-    assert Judge("http://host:8000/v1", QWEN).environment() == expected | {"OPENAI_API_KEY": "EMPTY"}
-    monkeypatch.setenv("JUDGE_API_KEY", "b\n")
-    assert Judge("http://host:8000/v1", QWEN).environment()["OPENAI_API_KEY"] == "b"
 
 
 def test_a_good_judge_passes_with_two_questions_and_gets_no_other_servers_key(monkeypatch):

@@ -4,7 +4,6 @@ The model is the testbed's, fine-tuned; the benchmarks are stand-ins of four row
 and Hub are on the loopback interface. One process of lmms-eval takes about ten seconds to start.
 """
 
-import importlib.util
 import os
 import shutil
 
@@ -20,12 +19,7 @@ from trl_vade.evaluation.results import read_results
 from trl_vade.rewards.functions import INSTRUCTION
 from trl_vade.testbed import load_testbed_model
 
-pytestmark = [
-    pytest.mark.lmms,
-    pytest.mark.skipif(
-        importlib.util.find_spec("lmms_eval") is None, reason='needs lmms-eval: pip install -e ".[eval,test]"'
-    ),
-]
+pytestmark = pytest.mark.lmms
 STAND_INS = ("chartqa", "scienceqa", "mathvista", "mathverse", "mixture")
 THREE = ("chartqa", "scienceqa", "mathvista")
 SAMPLING = ("--temperature", "1.0", "--max_new_tokens", "12", "--model_args", "min_pixels=784")
@@ -129,21 +123,13 @@ def test_the_token_reaches_neither_lmms_eval_nor_any_file(published):
     assert any(path.suffix == ".log" for path in written)
 
 
-def unpublished(hub, output):
-    """Nothing went to the Hub, and there are no results."""
+def test_a_judge_that_fails_on_the_way_ends_the_evaluation_and_publishes_nothing(judge, model, rows, hub, tmp_path):
+    output = tmp_path / "out"
+    judge.fail_after(4, "dead")  # two are the questions before the start
+    options = ("--seeds", "0,1", "--push_to_hub", "you/bad")
+    refused(evaluate(model, output, rows, ["mathverse"], *options, judge=judge), "is dead")
     assert "README.md" not in hub.repos["you/bad"].files()
     assert not (output / "results.json").exists()
-
-
-@pytest.mark.parametrize(("mode", "says"), [("dead", "is dead"), ("nonsense", "verdict")])
-def test_a_judge_that_fails_on_the_way_ends_the_evaluation_and_publishes_nothing(
-    judge, mode, says, model, rows, hub, tmp_path
-):
-    output = tmp_path / "out"
-    judge.fail_after(4, mode)  # two are the questions before the start
-    options = ("--seeds", "0,1", "--push_to_hub", "you/bad")
-    refused(evaluate(model, output, rows, ["mathverse"], *options, judge=judge), says)
-    unpublished(hub, output)
 
 
 class ServedModel(LoopbackJudge):

@@ -4,8 +4,6 @@ One command, and so one process of lmms-eval, for all benchmarks: the served mod
 and says A to everything with seed 1.
 """
 
-import importlib.util
-
 import datasets
 import pytest
 from typer.testing import CliRunner
@@ -16,12 +14,7 @@ from trl_vade.cli.main import app
 from trl_vade.evaluation.benchmarks import BENCHMARKS, FIVE
 from trl_vade.evaluation.results import read_results
 
-pytestmark = [
-    pytest.mark.lmms,
-    pytest.mark.skipif(
-        importlib.util.find_spec("lmms_eval") is None, reason='needs lmms-eval: pip install -e ".[eval,test]"'
-    ),
-]
+pytestmark = pytest.mark.lmms
 ROWS = 20
 NAMES = (*FIVE, "mathvision_rules", "scienceqa")
 MAKERS = {"mathvision_rules": "mathvision", "scienceqa_img": "scienceqa"}

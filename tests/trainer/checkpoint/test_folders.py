@@ -14,7 +14,7 @@ from transformers.trainer_utils import get_last_checkpoint
 from tests.support.checkpoints import FILES, write_checkpoint
 from tests.support.refusals import refused
 from trl_vade.errors import CheckpointIncompleteError, ConfigurationError
-from trl_vade.trainer.checkpoint.folders import MARKER_FILE, UNMARKED, complete_checkpoints, look_at
+from trl_vade.trainer.checkpoint.folders import JIT_MARK, MARKER_FILE, UNMARKED, complete_checkpoints, look_at
 from trl_vade.trainer.checkpoint.resuming import resolve_checkpoint
 
 
@@ -123,8 +123,11 @@ def folder(tmp_path):
 
 def test_a_file_that_is_gone_or_cut_is_named(tmp_path):
     """The Trainer deletes an old checkpoint file by file, and would resume from what is left of it."""
+    for later in ("notes.txt", "README.md", JIT_MARK):
+        (write_checkpoint(tmp_path, 3) / later).write_text("mine")
     for name in (*FILES, "trainer_state.json"):
         folder = write_checkpoint(tmp_path, 3)
+        assert look_at(folder).fault is None
         (folder / name).write_bytes(b"cont")
         assert name in look_at(folder).fault
         (folder / name).unlink()

@@ -4,9 +4,11 @@ import json
 import os
 import signal
 import socket
+import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from accelerate import Accelerator
@@ -94,3 +96,11 @@ def test_a_folder_that_cannot_be_written_is_found_before_anything_is_generated(t
     protected = WriteProtected(Path(args.output_dir))
     with protected, refused(CheckpointSaveError, [args.output_dir], ["permissions", "output_dir"]):
         trainer.train()
+
+
+@pytest.mark.parametrize("module", [None, SimpleNamespace(LOCK_EX=2, LOCK_NB=4, lockf=lambda *_: os.close(-1))])
+def test_where_there_are_no_locks_a_run_goes_without(tmp_path, monkeypatch, module):
+    """As on Windows, and on some file systems."""
+    monkeypatch.setitem(sys.modules, "fcntl", module)
+    with holding(tmp_path):
+        assert (tmp_path / LOCK_FILE).exists()

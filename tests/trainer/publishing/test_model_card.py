@@ -168,18 +168,6 @@ RESULT = "What the training did"
 
 
 @pytest.mark.parametrize("vision", [True, False])
-def test_an_adapter_is_called_one_and_served_in_one_way(completed, vision):
-    text = completed(adapter=True, vision=vision, hub_model_id="you/run")
-    served = "vllm serve Qwen/Qwen2.5-VL-3B-Instruct --enable-lora --lora-modules lora=you/run"
-    assert re.findall(r"`(vllm serve .+?)`", text) == [served]
-    assert re.findall(r"""completions.create\(model="(.+?)",""", text) == ["lora"]
-    whole = completed(vision=vision, hub_model_id="you/run")
-    assert "adapter" not in whole
-    assert re.findall(r"`(vllm serve .+?)`", whole) == ["vllm serve you/run"]
-    assert re.findall(r"""completions.create\(model="(.+?)",""", whole) == ["you/run"]
-
-
-@pytest.mark.parametrize("vision", [True, False])
 def test_what_the_card_says_of_use_with_transformers_runs(
     completed, vision, text_model_path, vision_model_path, tmp_path, monkeypatch, capsys
 ):
