@@ -5,9 +5,14 @@ import json
 import numpy as np
 import pytest
 from datasets import Dataset
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.support.commands import run, said
+from tests.support.posteriors import make_table
 from trl_vade import ThompsonSampler, save_snapshot
+from trl_vade.cli.showing import both_ends, summarise_posterior
+from trl_vade.cli.tables import print_columns, print_table
 from trl_vade.data.row_keys import dataset_fingerprint, sample_keys
 from trl_vade.hub.posteriors.repository import load_posterior
 
@@ -100,3 +105,52 @@ def test_a_posterior_goes_to_the_hub_and_comes_back_the_same(output_dir, hub):
     there, here = load_posterior("you/posterior"), load_posterior(output_dir)
     assert there.sample_id == here.sample_id
     np.testing.assert_array_equal(there.alpha, here.alpha)
+
+
+def test_a_summary_worked_out_by_hand_and_one_of_no_rows():
+    table = make_table({"hard": (0, 8), "even": (3, 3), "easy": (8, 0), "also even": (0, 0)}, num_samples=9)
+    assert summarise_posterior(table) == {
+        "rows": 4,
+        "num_samples": 9,
+        "mean_pass_rate": pytest.approx(0.5),
+        "median_pass_rate": pytest.approx(0.5),
+        "mean_visits": 2.5,
+        "most_visits": 4,
+        "histogram": [0, 1, 0, 0, 0, 2, 0, 0, 0, 1],
+    }
+    first, last = both_ends(table, 4, "")
+    assert [record["sample_id"] for record in first + last] == ["hard", "also even", "even", "easy"]
+    summary = summarise_posterior(make_table({}))
+    assert (summary["rows"], summary["mean_pass_rate"], sum(summary["histogram"])) == (0, None, 0)
+
+
+@given(st.integers(0, 12), st.integers(0, 15))
+def test_both_ends_are_as_many_rows_as_asked_for_and_none_twice(rows, count):
+    first, last = both_ends(make_table({f"{row:02}": (row, 0) for row in range(rows)}), count, "")
+    shown = [record["index"] for record in first + last]
+    assert len(shown) == len(set(shown)) == min(rows, count)
+    assert sorted(shown) == shown
+    assert 0 <= len(first) - len(last) <= 1
+    assert not first or shown[0] == 0
+    assert not last or shown[-1] == rows - 1
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 200])
+def test_a_narrow_terminal_folds_names_and_numbers_and_cuts_nothing_off(capsys, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    row = ["0123456789" * 12, "chart", "123456.789", "0.556", "12345678"]
+    print_columns("Rows", ["row", "task", "alpha", "rate", "visits"], [row], text=2)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= width
+    rule = next(place for place, line in enumerate(lines) if "───" in line)
+    last = [line for line in lines[rule + 1 :] if line.strip()]
+    starts = [place for place in range(len(last[0])) if last[0][place] != " " and " " in last[0][place - 1 : place]]
+    columns = [slice(start, end) for start, end in zip(starts, [*starts[1:], None], strict=True)]
+    assert ["".join(line[column].strip() for line in last) for column in columns] == row
+
+
+def test_data_is_printed_as_it_is_and_is_no_markup(capsys):
+    for name in ("[bold]b[/bold]", ":smile:", "[/]"):
+        print_columns("Rows", ["row"], [[name]])
+        print_table("Rows", [(name, name)])
+        assert capsys.readouterr().out.count(name) == 3

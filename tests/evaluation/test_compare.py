@@ -7,39 +7,18 @@ import pytest
 from PIL import Image
 
 from eval import compare
-from tests.support.evaluations import write_run
+from tests.support.evaluations import FACTS, GENERATION, VERSIONS, finished
 from tests.support.refusals import refused, says
 from trl_vade.errors import EvaluationError
-from trl_vade.evaluation.benchmarks import BENCHMARKS
-from trl_vade.evaluation.results import write_results
-from trl_vade.evaluation.runs import read_run, run_folder
 from trl_vade.selection.report.style import LIGHT
 
-VERSIONS = {"lmms-eval": "0.7.3", "transformers": "5.0.0", "torch": "2.9.0", "vllm": "0.12.0", "datasets": "4.0.0"}
 JUDGE = {"model": "Qwen2.5-72B-Instruct", "url": "http://localhost:8000/v1"}
 
 
-def evaluation(output, scores, name="model", **facts):
-    """An output directory; `scores` has of each benchmark one (seeds, questions) array, or one for all seeds."""
-    seeds, limit = facts.get("seeds", [0, 1]), facts.get("limit")
-    tasks = [(BENCHMARKS[name], seed) for name in scores for seed in seeds]
-    for benchmark, of_runs in scores.items():
-        of_runs = np.broadcast_to(of_runs, (len(seeds), np.shape(of_runs)[-1]))
-        for seed, of_run in zip(seeds, of_runs, strict=True):
-            scored = [float(score) for score in of_run]
-            write_run(run_folder(output, BENCHMARKS[benchmark], seed), benchmark, seed, scored, ["A"] * len(scored))
-    runs = [read_run(run_folder(output, *task), *task, limit) for task in tasks]
-    generation = {"temperature": 0.6, "top_p": 0.95, "top_k": 20, "max_new_tokens": 2048} | {"repetition_penalty": 1.0}
-    generation |= facts.pop("generation", {})
-    known = {
-        "decoding": dict.fromkeys(scores, f"temperature {generation['temperature']:g}"),
-        "model": {"name": name, "revision": None, "fingerprint": "f"}, "backend": "vllm", "seeds": seeds,
-        "limit": None, "generation": generation, "system_prompt": None, "instruction": None, "data": {},
-        "model_args": {"max_pixels": 12845056}, "batch_size": 8, "versions": VERSIONS, "rows": {},
-        "judge": JUDGE, "command": "trl-vade evaluate", "started": "2026", "finished": "2026",
-    }  # fmt: skip
-    write_results(output, known | facts, runs)
-    return output
+def evaluation(output, scores, name="model", generation=GENERATION, **facts):
+    decoding = dict.fromkeys(scores, f"temperature {generation['temperature']:g}")
+    known = {"model": FACTS["model"] | {"name": name}, "judge": JUDGE, "decoding": decoding, "generation": generation}
+    return finished(output, scores, **known | facts)
 
 
 def compared(*folders, reference=0, allow=False, resamples=200, names=None):
@@ -104,7 +83,7 @@ def test_other_settings_are_refused_or_said_and_what_changes_no_answer_is_not(tm
     first = evaluation(tmp_path / "first", {"mathvision": [0, 1]})
     for number, (setting, facts) in enumerate(
         {
-            "decoding of mathvision": {"generation": {"temperature": 0.0}},
+            "decoding of mathvision": {"generation": GENERATION | {"temperature": 0.0}},
             "system_prompt": {"system_prompt": "Think."},
             "backend": {"backend": "transformers"},
             "judge": {"judge": JUDGE | {"model": "small"}},

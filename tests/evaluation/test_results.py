@@ -3,21 +3,16 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
+from tests.support.evaluations import FACTS
 from tests.support.refusals import refused
-from trl_vade.errors import EvaluationError
-from trl_vade.evaluation.benchmarks import BENCHMARKS, FIVE
+from trl_vade.errors import ConfigurationError, EvaluationError
+from trl_vade.evaluation.benchmarks import BENCHMARKS, FIVE, PAPER, find_benchmarks
 from trl_vade.evaluation.results import read_results, table_of, write_results
 from trl_vade.evaluation.runs import Run
-
-SAMPLED = dict.fromkeys(BENCHMARKS, "temperature 1")
-FACTS = {
-    "model": {"name": "Qwen2.5-VL-7B-Instruct", "revision": None, "fingerprint": "ab"},
-    **{"backend": "transformers", "seeds": [0, 1], "limit": None, "decoding": SAMPLED, "data": {}, "judge": None},
-    **{"system_prompt": None, "command": "trl-vade evaluate", "versions": {}, "finished": "2026-08-01"},
-}
 
 
 def a_run(name, seed, score, **changes):
@@ -40,7 +35,7 @@ def test_the_averages_error_is_over_the_averages_of_the_seeds_and_a_greedy_run_c
     results = results_of(folder, runs)
     assert results["average"] == {"of": ["chartqa", "testbed"], "mean": 50.0, "stderr": 0.0}
     assert results["benchmarks"]["chartqa"]["stderr"] == pytest.approx(10.0)
-    results = results_of(folder, [runs[0], *runs[2:]], decoding=SAMPLED | {"chartqa": "greedy"})
+    results = results_of(folder, [runs[0], *runs[2:]], decoding=FACTS["decoding"] | {"chartqa": "greedy"})
     assert results["benchmarks"]["chartqa"]["stderr"] is None
     assert (results["average"]["mean"], results["average"]["stderr"]) == (45.0, pytest.approx(5.0))
 
@@ -108,3 +103,18 @@ def test_the_lines_below_say_what_the_figures_are_of(folder):
         "wrong.",
     ]
     assert "secret-host" not in str([rows, notes])  # a table is made to be shown
+
+
+def test_the_papers_table_has_its_averages():
+    assert [round(fmean(scores), 2) for scores in PAPER.values()] == [
+        *(58.63, 61.82, 63.67, 64.75, 62.56, 64.37, 64.57),
+        *(50.65, 55.56, 58.51, 57.32, 56.01, 55.10, 56.38),
+    ]
+
+
+def test_benchmarks_come_in_the_order_of_the_command_and_each_once_and_no_others_are_known():
+    chosen = find_benchmarks(["testbed", "chartqa", "testbed"])
+    assert [benchmark.name for benchmark in chosen] == ["testbed", "chartqa"]
+    for names in (["chartqa", "charrtqa"], ["ChartQA"], [""], []):
+        with refused(ConfigurationError, ["--tasks", *names[-1:]], BENCHMARKS):
+            find_benchmarks(names)

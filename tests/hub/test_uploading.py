@@ -13,12 +13,6 @@ RUN = HubTarget("you/run")
 COMMIT = "POST /api/models/you/run/commit"
 
 
-@pytest.fixture(autouse=True)
-def no_waiting(monkeypatch):
-    monkeypatch.setattr(hub_module, "PATIENCE", (0.0, 0.0))
-    monkeypatch.setattr(hub_module, "LONGEST", 0.0)
-
-
 @pytest.fixture
 def folder(tmp_path):
     """A folder with a file that goes to LFS, one that does not, and one in a subfolder."""

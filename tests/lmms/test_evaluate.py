@@ -9,12 +9,11 @@ import shutil
 
 import pytest
 from huggingface_hub import HfApi, ModelCard
-from typer.testing import CliRunner
 
 from tests.lmms import stand_ins
+from tests.support.commands import run, said
 from tests.support.hub import connected_hub
 from tests.support.loopback_judge import LoopbackJudge
-from trl_vade.cli.main import app
 from trl_vade.evaluation.results import read_results
 from trl_vade.rewards.functions import INSTRUCTION
 from trl_vade.testbed import load_testbed_model
@@ -56,16 +55,7 @@ def evaluate(model, output, rows, tasks, *options, judge=None):
     words = ["evaluate", str(model), "--output_path", str(output), "--tasks", ",".join(tasks), *SAMPLING]
     words += [word for name in tasks if name in rows for word in ("--data", f"{name}={rows[name]}")]
     words += ["--judge_url", judge.url, "--judge_model", judge.model] if judge else []
-    return CliRunner().invoke(app, [*words, *map(str, options)], prog_name="trl-vade")
-
-
-def refused(result, *parts):
-    """The command ended with exit code 2 (what was given) or 1 (what failed) and one message with these parts."""
-    assert result.exit_code in (1, 2), result.output
-    assert isinstance(result.exception, SystemExit), result.exception
-    message = " ".join(result.stderr.split())
-    assert [part for part in parts if part not in message] == [], message
-    return message
+    return run(*words, *options)
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +117,7 @@ def test_a_judge_that_fails_on_the_way_ends_the_evaluation_and_publishes_nothing
     output = tmp_path / "out"
     judge.fail_after(4, "dead")  # two are the questions before the start
     options = ("--seeds", "0,1", "--push_to_hub", "you/bad")
-    refused(evaluate(model, output, rows, ["mathverse"], *options, judge=judge), "is dead")
+    said(evaluate(model, output, rows, ["mathverse"], *options, judge=judge), 1, "is dead")
     assert "README.md" not in hub.repos["you/bad"].files()
     assert not (output / "results.json").exists()
 
@@ -149,7 +139,7 @@ def served(server, rows, output, *options):
     words = ["evaluate", "served", "--output_path", str(output), "--tasks", "chartqa", *map(str, options)]
     words += ["--model_args", "max_retries=1", "--backend", "server", "--server_url", server.url]
     words += ["--data", f"chartqa={rows['chartqa']}"]
-    return CliRunner().invoke(app, words, prog_name="trl-vade")
+    return run(*words)
 
 
 def test_a_running_server_is_asked_with_seed_settings_and_texts_and_its_failures_are_no_answers(rows, tmp_path):
@@ -157,7 +147,7 @@ def test_a_running_server_is_asked_with_seed_settings_and_texts_and_its_failures
     options = ("--seeds", "0,1", "--temperature", 0.7, "--system_prompt", "Be brief.", "--instruction", "mixture")
     with ServedModel() as server:
         server.fail_after(5, "status500")
-        refused(served(server, rows, tmp_path / "out", *options), "LMMS_EVAL_REQUEST_FAILED")
+        said(served(server, rows, tmp_path / "out", *options), 1, "LMMS_EVAL_REQUEST_FAILED")
         first = server.asked[:4]
         assert {(asked["seed"], asked["temperature"], asked["max_tokens"]) for asked in first} == {(0, 0.7, 2048)}
         assert {asked["seed"] for asked in server.asked[4:]} == {1}

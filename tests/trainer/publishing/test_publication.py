@@ -3,7 +3,6 @@
 import logging
 import re
 import signal
-import sys
 import threading
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from tests.support.refusals import refused, says
 from tests.support.runs import SMALL_RUN, assert_equal_weights, says_a_digit, weights
 from trl_vade import VADEGRPOTrainer, load_posterior
 from trl_vade.errors import ConfigurationError, HubError
-from trl_vade.hub import uploading as hub_module
 from trl_vade.hub.staging import files_in
 from trl_vade.samplers.snapshot import POSTERIOR_FILE
 from trl_vade.trainer.checkpoint.folders import JIT_MARK
@@ -28,20 +26,15 @@ COMMIT, COMMIT_OF_POSTERIOR = "POST /api/models/you/run/commit", "POST /api/data
 PUSHING = {"push_to_hub": True, "hub_model_id": RUN, "save_strategy": "steps", "save_steps": 2, "max_steps": 4}
 
 
-@pytest.fixture(autouse=True)
-def no_waiting(monkeypatch):
-    monkeypatch.setattr(hub_module, "PATIENCE", (0.0, 0.0))
-
-
 @pytest.fixture
 def run(hub, text_model_path, text_rows, make_args):
     """Trains four steps on the text model with a save, and a push, at every second one."""
 
     def make(callbacks=(), resume=None, **settings):
         args = make_args(**{**PUSHING, **settings})
-        trainer = VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows, callbacks=[*callbacks])
-        trainer.train(resume_from_checkpoint=resume)
-        return trainer
+        make.trainer = VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows, callbacks=[*callbacks])
+        make.trainer.train(resume_from_checkpoint=resume)
+        return make.trainer
 
     return make
 
@@ -52,16 +45,10 @@ def out(tmp_path):
 
 
 class Until(TrainerCallback):
-    """Holds an answer of the Hub back until the save of step 4 is over; keeps the trainer."""
+    """Holds an answer of the Hub back until the save of step 4 is over."""
 
     def __init__(self):
         self.event = threading.Event()
-
-    def on_train_begin(self, args, state, control, **kwargs):
-        frame = sys._getframe()
-        while not isinstance(frame.f_locals.get("self"), VADEGRPOTrainer):
-            frame = frame.f_back
-        self.trainer = frame.f_locals["self"]
 
     def on_push_begin(self, args, state, control, **kwargs):
         """With `enable_jit_checkpoint` transformers 5.23 takes its mark away only after the push was asked for."""
@@ -126,6 +113,7 @@ def test_each_save_is_one_commit_with_the_posterior_of_its_step(hub, run, out, s
     for commit, step, found in zip(commits(hub), (2, 4), (first, last), strict=True):
         assert_model(commit.files, out / f"checkpoint-{step}")
         assert folders(commit.files) == found
+        assert not [path for path in commit.files if JIT_MARK in path]
         for folder in found:
             assert_whole(commit.files, folder, out / folder.replace("last-checkpoint", f"checkpoint-{step}"))
     assert not [*out.glob("_hub*")]
@@ -180,14 +168,14 @@ def test_posteriors_are_in_their_own_repository_with_the_names_of_their_rows(hub
 
 @pytest.mark.slow
 def test_a_last_state_that_is_not_on_the_hub_is_an_error_until_it_is_pushed_again(hub, run, out):
-    waiting, fault = Until(), hub.fault(COMMIT, status=507, reason="No room left", times=1000)
+    fault = hub.fault(COMMIT, status=507, reason="No room left", times=1000)
     with refused(HubError, names=["No room left"], offers=["trainer.push_to_hub()"]) as raised:
-        run([waiting], hub_strategy="checkpoint")
+        run(hub_strategy="checkpoint")
     assert raised.value.status == 507
     with pytest.raises(HubError):
-        waiting.trainer.save_model()
+        run.trainer.save_model()
     fault.times = 0
-    waiting.trainer.push_to_hub()
+    run.trainer.push_to_hub()
     assert_whole(hub.repos[RUN].files(), "last-checkpoint", out / "checkpoint-4")
     assert_model(hub.repos[RUN].files(), out / "checkpoint-4")
     assert not [*out.glob("_hub*")]
@@ -196,17 +184,16 @@ def test_a_last_state_that_is_not_on_the_hub_is_an_error_until_it_is_pushed_agai
 @pytest.mark.slow
 def test_an_old_failure_does_not_end_a_training_that_goes_on(hub, run):
     """`save_model`, called by a callback, pushes (transformers 5.23) and waits."""
-    waiting = Until()
 
     class SaveInBetween(TrainerCallback):
         def on_step_end(self, args, state, control, **kwargs):
             if state.global_step == 3:
-                waiting.trainer.save_model(f"{args.output_dir}/best")
+                run.trainer.save_model(f"{args.output_dir}/best")
 
     hub.fault(COMMIT_OF_POSTERIOR, status=403, times=100)
     with refused(HubError, names=["you/run-posterior", 403]):
-        run([waiting, SaveInBetween()], hub_strategy="checkpoint")
-    assert waiting.trainer.state.global_step == 4
+        run([SaveInBetween()], hub_strategy="checkpoint")
+    assert run.trainer.state.global_step == 4
     assert "Model save" in titles(hub)
 
 
