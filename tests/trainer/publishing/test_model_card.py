@@ -152,18 +152,6 @@ def test_a_second_call_changes_nothing_and_trls_text_and_the_metadata_stay_whate
     assert ModelCardData(**metadata(written[0])).to_dict() == metadata(written[0])
 
 
-def test_the_metadata_name_model_data_and_task(completed):
-    assert metadata(completed()) == {
-        "base_model": "Qwen/Qwen2.5-VL-3B-Instruct",
-        "datasets": ["you/vade-mixture"],
-        "library_name": "transformers",
-        "model_name": "qwen2.5-vl-3b-vade",
-        "tags": ["generated_from_trainer", "grpo", "trl", "trl-vade", "vade"],
-        "pipeline_tag": "image-text-to-text",
-    }
-    assert metadata(completed(vision=False))["pipeline_tag"] == "text-generation"
-
-
 RESULT = "What the training did"
 
 
