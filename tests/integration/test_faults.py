@@ -18,7 +18,7 @@ CASES = {  # the tries, of which nothing may be lost, and what is said of them
     "reward": (7, "3 x stopped before an update, and once mended goes on to the undisturbed end; 3 x the run goes on"),
     "rows": (5, "the run comes to its end and says what it sees"),
     "outage": (5, "3 x the posterior is that of before the outage, and exact"),
-    "hostile": (28, ""),
+    "hostile": (27, ""),
     "processes": (4, ""),
     **dict.fromkeys(("kinds", "resumes", "checkpoint-files", "log"), (None, "")),
 }
