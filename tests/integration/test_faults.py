@@ -1,18 +1,27 @@
-"""Every case of `python -m eval.benchmarks.faults`, in its shortened form; `-m slow` has the kills and the rest."""
-
-import subprocess
-import sys
-from pathlib import Path
+"""Every case of `python -m eval.benchmarks.faults`, in its shortened form."""
 
 import pytest
 
-from eval.benchmarks.faults import bench as benches
 from eval.benchmarks.faults import cases as faults
 from eval.benchmarks.faults.disks import WriteProtected
 from eval.benchmarks.faults.kills import KilledRuns
-from eval.benchmarks.faults.result import Result
 
-ROOT = Path(__file__).parents[2]
+WHOLE = "all checkpoints that look complete are whole"
+REFUSED = "CheckpointSaveError, and the checkpoint before goes on to the undisturbed end"
+CASES = {  # the tries, of which nothing may be lost, and what is said of them
+    "kill-in-second-save": (3, WHOLE),
+    "kill-random": (6, WHOLE),
+    "kill-in-save": (6, WHOLE),
+    "kill-pushing": (3, ""),
+    "disk-full": (4, REFUSED),
+    "permission": (4, REFUSED),
+    "reward": (7, "3 x stopped before an update, and once mended goes on to the undisturbed end; 3 x the run goes on"),
+    "rows": (5, "the run comes to its end and says what it sees"),
+    "outage": (5, "3 x the posterior is that of before the outage, and exact"),
+    "hostile": (27, ""),
+    "processes": (4, ""),
+    **dict.fromkeys(("kinds", "resumes", "checkpoint-files", "log"), (None, "")),
+}
 
 
 @pytest.fixture(scope="module")
@@ -21,81 +30,14 @@ def bench():
         yield bench
 
 
-def survived(bench, name, tries):
-    """The row of a case, of which nothing may be lost."""
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_nothing_is_lost(bench, name):
     (row,) = faults.run_case(name, bench)
-    assert (row.tries, row.survived, row.lost) == (tries, tries, 0), row.note
-    return row
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "tries"), [("kill-in-second-save", 3)])
-def test_a_run_killed_while_it_saves_goes_on_from_the_newest_complete_checkpoint(bench, name, tries):
-    row = survived(bench, name, tries)
-    assert "all checkpoints that look complete are whole" in row.note
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["kill-random", "kill-in-save"])
-def test_a_run_killed_again_and_again_comes_to_the_end_of_the_one_that_was_not(bench, name):
-    row = survived(bench, name, 6)
-    assert "all checkpoints that look complete are whole" in row.note
-    assert " 0 runs came to the end" not in row.note
-
-
-@pytest.mark.slow
-def test_on_a_full_disk_the_run_stops_with_an_error_and_the_checkpoint_before_is_whole(bench):
-    row = survived(bench, "disk-full", 4)
-    assert row.note == "CheckpointSaveError, and the checkpoint before goes on to the undisturbed end"
-
-
-@pytest.mark.slow
-def test_where_it_may_not_write_the_run_stops_with_an_error_and_the_checkpoint_before_is_whole(bench):
-    row = survived(bench, "permission", 4)
-    assert row.note == "CheckpointSaveError, and the checkpoint before goes on to the undisturbed end"
-
-
-def may_write(directory):
-    try:
-        (directory / "file").touch()
-        (directory / "file").unlink()
-    except PermissionError:
-        return False
-    return True
-
-
-def test_the_right_to_write_comes_back(tmp_path):
-    """A test that took it from all that follow would be worse than none."""
-    protected = tmp_path / "protected"
-    protected.mkdir(mode=0o555)
-    before = may_write(protected)  # root may, as a rule
-    with WriteProtected(tmp_path):
-        assert not may_write(tmp_path)
-        assert not may_write(protected)
-    assert may_write(tmp_path)
-    assert may_write(protected) is before
-
-
-@pytest.mark.slow
-def test_a_reward_function_that_misbehaves_stops_the_run_or_is_left_out_of_the_posterior(bench):
-    row = survived(bench, "reward", 7)
-    assert row.note == (
-        "3 x stopped before an update, and once mended goes on to the undisturbed end; "
-        "3 x the run goes on; no score is no trial; "
-        "1 x the run goes on and says that no group has a gradient"
-    )
-
-
-@pytest.mark.slow
-def test_sets_of_rows_with_little_to_choose_from_are_trained_on_and_described(bench):
-    row = survived(bench, "rows", 5)
-    assert row.note == "the run comes to its end and says what it sees"
-
-
-@pytest.mark.slow
-def test_a_reward_outage_does_not_poison_the_posterior(bench):
-    row = survived(bench, "outage", 5)
-    assert "3 x the posterior is that of before the outage, and exact" in row.note
+    tries, note = CASES[name]
+    assert (row.survived, row.lost) == (row.tries, 0), row.note
+    assert row.tries == tries or (tries is None and row.tries >= 4)
+    assert note in row.note
 
 
 @pytest.mark.slow
@@ -104,36 +46,6 @@ def test_whatever_the_hub_does_to_a_run_that_pushes_nothing_is_lost(bench):
     assert [(row.tries, row.lost) for row in rows] == [(4, 0), (3, 0)], [row.note for row in rows]
     assert passing.note == "the newest state and its posterior are on the Hub, and it was said"
     assert "another start brings the newest state to the Hub" in lasting.note
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "tries"), [("kill-pushing", 3), ("hostile", 28), ("processes", 4)])
-def test_nothing_is_lost_of_pushes_posteriors_or_evidence(bench, name, tries):
-    survived(bench, name, tries)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["kinds", "resumes", "checkpoint-files", "log"])
-def test_each_kind_of_run_and_each_file_of_a_checkpoint_survives(bench, name):
-    (row,) = faults.run_case(name, bench)
-    assert row.tries >= 4
-    assert row.lost == 0, row.note
-
-
-# ------------------------------------------------------------------------------------------------ the bench itself
-
-
-def test_a_try_that_fails_is_lost_and_named():
-    def raises():
-        raise OSError("no room")
-
-    row = benches.tally("case", {"a": lambda: "fine", "b": raises, "c": lambda: "fine"})
-    assert row == Result("case", 3, 2, 1, "2 x fine; LOST b: OSError: no room")
-
-
-def test_a_run_that_ends_elsewhere_is_told_from_the_undisturbed_one():
-    with pytest.raises(AssertionError, match="another weights than"):
-        benches.expect_equal({"step": "6", "weights": "a"}, {"step": "6", "weights": "b"})
 
 
 @pytest.mark.slow
@@ -148,30 +60,18 @@ def test_a_kill_that_loses_something_counts(bench):
     assert "LOST kill 1: SafetensorError" in row.note
 
 
-def test_the_table_has_a_line_for_each_row_and_its_words_at_the_end():
-    lines = faults.table([Result("kill -9", 50, 49, 1, "LOST one"), Result("disk full", 4, 4, 0, "fine")]).splitlines()
-    assert lines[0].split() == ["case", "tries", "survived", "lost", "what", "happened"]
-    assert lines[1].endswith("50        49       1  LOST one")
-    assert lines[2].startswith("disk full  ")
+def may_write(directory):
+    try:
+        (directory / "file").touch()
+        (directory / "file").unlink()
+    except PermissionError:
+        return False
+    return True
 
 
-@pytest.mark.slow
-def test_the_report_is_one_command_and_its_status_says_whether_anything_was_lost():
-    command = [sys.executable, "-m", "eval.benchmarks.faults", "--report", "--quick", "--only", "rows"]
-    finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
-    assert finished.returncode == 0, finished.stderr[-3000:]
-    assert "set of rows" in finished.stdout
-    assert "5 tries, 0 lost" in finished.stdout
-
-
-@pytest.mark.slow
-def test_a_run_that_is_refused_where_it_should_go_on_counts(bench):
-    runs = KilledRuns(bench, max_steps=2, save_total_limit=None)
-    runs.look(runs.undisturbed)
-    for weights in runs.undisturbed.glob("checkpoint-*/model.safetensors"):
-        weights.unlink()
-    kind, content, _ = runs.live(runs.undisturbed)
-    runs.compare(kind, content)
-    row = runs.result("kill")
-    assert (row.tries, row.survived, row.lost) == (1, 0, 1)
-    assert "LOST the run after kill 1: raised: CheckpointIncompleteError" in row.note
+def test_the_right_to_write_comes_back(tmp_path):
+    """A test that took it from all that follow would be worse than none."""
+    before = may_write(tmp_path)
+    with WriteProtected(tmp_path):
+        assert not may_write(tmp_path)
+    assert may_write(tmp_path) is before

@@ -2,7 +2,7 @@
 
 import pytest
 
-from eval.benchmarks.faults import fuzz, fuzz_files, fuzzing
+from eval.benchmarks.faults import fuzz, fuzz_files
 
 
 @pytest.mark.parametrize(
@@ -13,20 +13,6 @@ from eval.benchmarks.faults import fuzz, fuzz_files, fuzzing
 def test_a_damaged_file_loads_exactly_or_is_refused(case, tmp_path):
     result = case(300, 7, tmp_path)
     assert (result.survived, result.lost) == (300, 0), result.note
-
-
-def test_a_try_that_is_lost_is_counted_and_can_be_repeated(tmp_path):
-    def attempt(dice, story):
-        story.append("an accident")
-        if dice.random() < 0.5:
-            raise KeyError("what nobody expects")
-        return "fine"
-
-    result = fuzzing.fuzz("accidents", 20, 0, attempt)
-    expected = sum(fuzzing.dice(0, "accidents", number).random() < 0.5 for number in range(20))
-    assert (result.lost, result.survived) == (expected, 20 - expected)
-    assert "KeyError" in result.note
-    assert "an accident" in result.note
 
 
 @pytest.mark.slow

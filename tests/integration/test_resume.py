@@ -88,20 +88,6 @@ def test_a_resumed_run_is_the_run_that_was_never_stopped(start, case):
         assert_same_end(resumed_from(start, checkpoint, **changes, save_strategy="no"), whole)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "case",
-    ["default", "uniform", "two loader workers", "two iterations of two accumulations", "adapters", "across epochs"],
-)
-def test_on_the_testbed_too(start, case):
-    changes = dict(CASES[case])
-    stop = changes.pop("stop", 3)
-    changes["save_steps"] = stop
-    whole = whole_run(start, "testbed", **changes)
-    start("parts", "testbed", callbacks=[StopAfter(stop + 1)], **changes).train()
-    assert_same_end(resumed_from(start, stop, "testbed", **changes, save_strategy="no"), whole)
-
-
 @pytest.mark.parametrize("peft", [False, slow(True)])
 def test_a_run_on_images_resumes_bit_for_bit(start, peft):
     changes = {"max_steps": 4, "steps_per_generation": 2, "peft": peft}
@@ -129,27 +115,9 @@ def test_a_run_resumed_twice_is_the_run_that_was_never_stopped(start, twice_iter
     assert_same_end(resumed, twice_iterated)
 
 
-# ------------------------------------------------------------------- whoever asks for a checkpoint, it is whole
-
-
 def checkpoints(trainer):
     paths = Path(trainer.args.output_dir).glob("checkpoint-*")
     return sorted(int(path.name.removeprefix("checkpoint-")) for path in paths)
-
-
-@pytest.mark.slow
-def test_a_checkpoint_at_the_end_of_each_epoch_resumes_bit_for_bit(start):
-    """Always between generation batches: TRL's sampler leaves out the rows that do not fill one."""
-    changes = {"save_strategy": "epoch", "num_iterations": 2, "max_steps": -1, "num_train_epochs": 2}
-    whole = start("whole", **changes)
-    whole.train()
-    first, last = checkpoints(whole)
-    assert (first, last) == (12, 24)
-    assert not list(Path(whole.args.output_dir).rglob(file_name(0)))
-    start("parts", callbacks=[StopAfter(first)], **changes).train()
-    resumed = start("parts", **changes)
-    resumed.train(resume_from_checkpoint=True)
-    assert_same_end(resumed, whole)
 
 
 def test_the_final_step_is_saved_and_the_run_can_be_made_longer(start):
@@ -163,50 +131,3 @@ def test_the_final_step_is_saved_and_the_run_can_be_made_longer(start):
     longer = start("parts", max_steps=12, **changes, save_strategy="no")
     longer.train(resume_from_checkpoint=True)
     assert_same_end(longer, whole)
-
-
-@pytest.mark.slow
-def test_the_best_checkpoint_inside_a_generation_batch_resumes_bit_for_bit(
-    text_model_path, text_rows, make_args, tmp_path
-):
-    held_out = text_rows.select(range(4)).map(lambda row: {"id": "held out"})
-
-    def start(folder, **more):
-        args = make_args(
-            output_dir=str(tmp_path / folder),
-            save_strategy="best",
-            metric_for_best_model="eval_reward",
-            greater_is_better=True,
-            eval_strategy="steps",
-            eval_steps=1,
-            per_device_eval_batch_size=16,
-            num_iterations=2,
-            max_steps=6,
-        )
-
-        def best_at_third(completions, limit, id, trainer_state, **kwargs):
-            if id[0] != "held out":
-                return says_a_digit(completions, limit)
-            return [1.0 if trainer_state.global_step == 3 else 0.0] * len(completions)
-
-        best_at_third.__name__ = "says_a_digit"
-        return VADEGRPOTrainer(text_model_path, best_at_third, args, text_rows, eval_dataset=held_out, **more)
-
-    whole = start("whole")
-    whole.train()
-    start("parts", callbacks=[StopAfter(4)]).train()
-    resumed = start("parts")
-    assert 3 in checkpoints(resumed)
-    resumed.train(resume_from_checkpoint=without_later(tmp_path / "parts" / "checkpoint-3"))
-    assert_same_end(resumed, whole)
-
-
-@pytest.mark.slow
-def test_a_save_that_a_callback_asks_for_inside_a_generation_batch_is_not_put_off(start, twice_iterated):
-    changes = {"save_strategy": "no", "num_iterations": 2}
-    stopped = start("parts", callbacks=[SaveAt(3), StopAfter(4)], **changes)
-    stopped.train()
-    assert checkpoints(stopped) == [3]
-    resumed = start("parts", **changes)
-    resumed.train(resume_from_checkpoint=True)
-    assert_same_end(resumed, twice_iterated)

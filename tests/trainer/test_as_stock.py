@@ -10,7 +10,7 @@ from tests.support.as_stock import Situation, assert_as_stock, plain_history, pl
 from tests.support.runs import assert_equal_weights, weights
 from tests.support.situations import SITUATIONS
 from trl_vade import VADEReportCallback
-from trl_vade.trainer.harmless import callback_of
+from trl_vade.trainer.report import callback_of
 
 # One for most seams of the trainer; `-m slow` has the others.
 DEFAULT = ("beta, synced", "two iterations", "a resume", "tools, one call", "an image")

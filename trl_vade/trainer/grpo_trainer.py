@@ -32,7 +32,6 @@ from .console import install_console
 from .equal_processes import refuse_differing_weights
 from .generation.corrections import correct_generation, without_missing_images
 from .generation.engine_processor import engine_with_trainers_processor
-from .harmless import callback_of
 from .images.once import ImagesOnce
 from .initial_posterior import may_resume, read_warm_start
 from .loader import TicketDataset, TicketSampler, UndisturbedWorker, numbers_of, of_tickets, rows_of_batch
@@ -41,7 +40,7 @@ from .preflight import look_over
 from .presets import is_adaptive
 from .publishing.model_card import write_model_card
 from .publishing.publication import Publication
-from .report import VADEReportCallback
+from .report import VADEReportCallback, callback_of
 from .run_start import start_run, whole_run
 from .seams import arguments_of, signature_of
 from .selection_choice import make_selection

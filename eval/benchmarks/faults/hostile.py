@@ -104,7 +104,6 @@ FILES: dict[str, Callable[[Path], bytes]] = {
     "a row that is not there": _count("sample_index", 10),
     "a row twice": _count("sample_index", 1),
     "more visits than steps": _count("visits", 2),
-    "two rows of one key": _count("sample_key", 1),
     "rows without keys": lambda folder: _snapshot(folder, _without_keys),
 }
 
