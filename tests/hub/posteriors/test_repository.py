@@ -9,7 +9,7 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
-from datasets import Dataset, load_dataset
+from datasets import load_dataset
 from huggingface_hub import snapshot_download
 
 from tests.support.commands import run
