@@ -12,7 +12,7 @@ from trl_vade.trainer.grpo_config import VADE_DEFAULTS
 from trl_vade.trainer.presets import setting
 from trl_vade.trainer.selection_choice import cooldown_steps, make_sampler
 
-from ..oracle import OracleSampler
+from .oracle import OracleSampler
 from .peers import SECSampler
 from .peers.as_their_authors import SECWithoutReplacement, WholeBOTS
 from .thinning import Thinning

@@ -78,7 +78,7 @@ class Given:
     def in_place_of_generation(self) -> Iterator[None]:
         """Let trainers take these completions where TRL 1.16 asks its engine, and decode each image once.
 
-        A loader that decodes is measured by `eval.benchmarks.loading`; stock's would take most of the time here.
+        Stock's loader, which decodes it for every completion, would take most of the time.
         """
         decode, decoded = datasets.Image.decode_example, {}
 

@@ -8,11 +8,15 @@ special tokens where that has them; so the costs of the vocabulary are real, and
 
 import argparse
 import json
+from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import datasets
+import numpy as np
 import torch
+from PIL import Image
 from tokenizers import AddedToken
 from transformers import (
     GenerationConfig,
@@ -27,7 +31,6 @@ from transformers import (
 from trl_vade.testbed.model import build_config
 from trl_vade.testbed.processor import CHAT_TEMPLATE, SPECIAL_TOKENS, build_processor, build_tokenizer
 
-from ..loading import photographs
 from .shapes import qwen2_5_vl_config
 
 PUBLISHED = ("3b", "7b")
@@ -114,6 +117,22 @@ def write_model(shape: str, folder: Path, *, weights: bool = True) -> None:
     processor, config = processor_and_config(shape)
     processor.save_pretrained(folder)
     (random_model(config, processor.tokenizer) if weights else config).save_pretrained(folder)
+
+
+def photographs(count: int, megapixels: float) -> Iterator[bytes]:
+    """Yield JPEG files, 4:3, of smooth colours with some grain: about 0.25 MB a megapixel at quality 90."""
+    random = np.random.default_rng(0)
+    width, height = round((megapixels * 1e6 * 4 / 3) ** 0.5), round((megapixels * 1e6 * 3 / 4) ** 0.5)
+    large = np.full((2 * height, 2 * width, 3), 128, np.float32)
+    for cells, strength in ((8, 70), (40, 40), (160, 25), (640, 10)):
+        coarse = Image.fromarray(random.integers(0, 256, (cells, cells, 3), dtype=np.uint8))
+        large += strength * (np.asarray(coarse.resize((2 * width, 2 * height), Image.BICUBIC)) / np.float32(128) - 1)
+    large += 4 * random.standard_normal((2 * height, 2 * width, 1), dtype=np.float32)
+    large = large.clip(0, 255).astype(np.uint8)
+    for top, left in random.integers(0, (height, width), (count, 2)):
+        file = BytesIO()
+        Image.fromarray(large[top : top + height, left : left + width]).save(file, "JPEG", quality=90)
+        yield file.getvalue()
 
 
 def random_rows(count: int, image_tokens: int, filler: int = 0) -> datasets.Dataset:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eval.benchmarks.oracle import OracleSampler
+from eval.benchmarks.learning.oracle import OracleSampler
 from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError, ObservationError, SnapshotCorruptError
 from trl_vade.samplers.snapshot import state_digest

@@ -12,7 +12,7 @@ from trl_vade.samplers.information import information_gain
 from trl_vade.samplers.posterior import BetaPosterior
 from trl_vade.samplers.strata import largest
 
-from .learning.peers.base import BoolArray, PeerSampler, saved_numbers
+from .peers.base import BoolArray, PeerSampler, saved_numbers
 
 
 def mixed_ratio(pass_rate: FloatArray, num_generations: int) -> FloatArray:
