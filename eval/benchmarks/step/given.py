@@ -38,15 +38,9 @@ def lengths(rows: int, generations: int, most: int, seed: Any) -> np.ndarray:
 
 
 class Given:
-    """Completions and rewards of generation batches of one process.
+    """Completions of at most `most` tokens and rewards of generation batches of one process.
 
-    Args:
-        rows: of a generation batch.
-        generations: completions of a row.
-        most: tokens of the longest completion.
-        share: of the groups that have a gradient. In each of these, every other completion is right.
-        tokenizer: what its special tokens are not are the tokens of the completions, and its last one is the end.
-        all_longest: whether every completion has `most` tokens.
+    A `share` of the groups has a gradient. In each of these, every other completion is right.
     """
 
     def __init__(

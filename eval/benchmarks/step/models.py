@@ -1,13 +1,13 @@
 """Models and rows of a size, for what they cost and not for what they say: random weights, photographs.
 
-    python -m eval.benchmarks.step.models 3b qwen-3b --rows 2048 --image_tokens 1024
+    python -m eval.benchmarks.step.models 3b qwen-3b 2048 1024      # a folder, its rows, tokens of an image
 
 Nothing is downloaded. The tokenizer is the testbed's, filled up to the vocabulary of the published model, with the
 special tokens where that has them; so the costs of the vocabulary are real, and the text means nothing.
 """
 
-import argparse
 import json
+import sys
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
@@ -31,9 +31,6 @@ from transformers import (
 from trl_vade.testbed.model import build_config
 from trl_vade.testbed.processor import CHAT_TEMPLATE, SPECIAL_TOKENS, build_processor, build_tokenizer
 
-from .shapes import qwen2_5_vl_config
-
-PUBLISHED = ("3b", "7b")
 PATCH, MERGE = 14, 2
 # The published preprocessor_config.json.
 IMAGES = {
@@ -55,6 +52,25 @@ QWEN_IDS = {
     "<|image_pad|>": 151655,
     "<|video_pad|>": 151656,
 }
+
+
+def published_config() -> Qwen2_5_VLConfig:
+    """Return the configuration of Qwen2.5-VL-3B-Instruct, as the `config.json` on the Hub has it."""
+    sizes = {"hidden_size": 2048, "num_hidden_layers": 36, "num_attention_heads": 16, "num_key_value_heads": 2}
+    sizes |= {"intermediate_size": 11008, "max_window_layers": 70, "vocab_size": 151936}
+    return Qwen2_5_VLConfig(
+        architectures=["Qwen2_5_VLForConditionalGeneration"],
+        dtype="bfloat16",
+        tie_word_embeddings=True,
+        text_config={
+            **sizes,
+            "tie_word_embeddings": True,
+            "rms_norm_eps": 1e-6,
+            "max_position_embeddings": 128000,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [16, 24, 24]},
+        },
+        vision_config={"hidden_size": 1280, "out_hidden_size": 2048, "tokens_per_second": 2},
+    )
 
 
 def tokenizer_of_size(vocab_size: int) -> Qwen2Tokenizer:
@@ -82,17 +98,18 @@ def processor_and_config(shape: str) -> tuple[Qwen2_5_VLProcessor, Qwen2_5_VLCon
     """The two agree on every token id; the images are Qwen2.5-VL's: 28 x 28 pixels a token.
 
     Args:
-        shape: `3b` or `7b`; `small` has the testbed's widths.
+        shape: `3b`, or `small` with the testbed's widths.
     """
-    config = qwen2_5_vl_config(shape) if shape in PUBLISHED else build_config(build_processor())
+    published = shape == "3b"
+    config = published_config() if published else build_config(build_processor())
     processor = Qwen2_5_VLProcessor(
         image_processor=Qwen2VLImageProcessor(**IMAGES),
-        tokenizer=tokenizer_of_size(config.text_config.vocab_size) if shape in PUBLISHED else build_tokenizer(),
+        tokenizer=tokenizer_of_size(config.text_config.vocab_size) if published else build_tokenizer(),
         video_processor=Qwen2VLVideoProcessor(**IMAGES),
         chat_template=CHAT_TEMPLATE,
     )
     config.text_config.pad_token_id = processor.tokenizer.pad_token_id
-    if shape not in PUBLISHED:
+    if not published:
         config.text_config.max_position_embeddings = 131072
         config.text_config.rope_parameters["rope_theta"] = 1e6
     return processor, config
@@ -153,16 +170,7 @@ def random_rows(count: int, image_tokens: int, filler: int = 0) -> datasets.Data
     return datasets.Dataset.from_list(list(rows()), features=features)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("shape", choices=["small", *PUBLISHED])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--rows", type=int, required=True)
-    parser.add_argument("--image_tokens", type=int, required=True)
-    options = parser.parse_args()
-    write_model(options.shape, options.folder)
-    random_rows(options.rows, options.image_tokens).save_to_disk(str(options.folder / "rows"))
-
-
 if __name__ == "__main__":
-    main()
+    shape, folder, number, tokens = sys.argv[1:]
+    write_model(shape, Path(folder))
+    random_rows(int(number), int(tokens)).save_to_disk(f"{folder}/rows")

@@ -20,7 +20,6 @@ from trl import GRPOConfig, GRPOTrainer
 
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer, VADEReportCallback
 from trl_vade.testbed import load_testbed_dataset, load_testbed_model
-from trl_vade.trainer.generation import colocated
 
 from .memory import ProcessMemory
 from .meters import EachBatch, Meter, count, images_counted, watch
@@ -36,9 +35,6 @@ def measure(options: dict[str, Any]) -> dict[str, Any]:
     transformers_logging.disable_progress_bar()
     model, rows = model_and_rows(options)
     length = options["completion_tokens"]
-    if options["trainer"] == "unseeded":
-        # vLLM draws the noise of each completion with a seed by itself, token by token (`random_sample`).
-        colocated.request_seed = lambda *_: None
 
     def parity(completion_ids, **columns):
         """Costs nothing, and gives groups a gradient. Refuses lengths that would make two runs differ in cost."""
@@ -71,15 +67,7 @@ def train(
     watch_more: Callable[[Any, Meter], None] = lambda *_: None,
     processor: Any = None,
 ) -> None:
-    """Train for so many generation batches, each of which `meter` closes.
-
-    Args:
-        name: one of `tables.NAMES`.
-        model: a folder or a model.
-        settings: of `VADEGRPOConfig`, without its folder and `max_steps`; stock takes those that it has.
-        watch_more: is called with the trainer and the meter before the training.
-        processor: of a model that is no folder.
-    """
+    """Train for so many generation batches, each of which `meter` closes. Stock takes the settings that it has."""
     ours = name != "stock"
     updates = settings["steps_per_generation"] // settings["gradient_accumulation_steps"]
     with tempfile.TemporaryDirectory() as output_dir:
@@ -122,7 +110,7 @@ def trainer_settings(options: dict[str, Any], model: str) -> dict[str, Any]:
         "save_strategy": "no",
         "report_to": "none",
         "disable_tqdm": True,
-        "use_vllm": engine in ("colocate", "server"),
+        "use_vllm": engine == "colocate",
     }
     settings.pop("num_train_epochs", None)
     if engine == "given":
@@ -152,7 +140,6 @@ def engine_settings(options: dict[str, Any], model: str) -> dict[str, Any]:
         return {"generation_kwargs": {"min_new_tokens": length, "suppress_tokens": placeholders}}
     return {
         "vllm_mode": engine,
-        "vllm_server_base_url": options["server"],
         "generation_kwargs": {"ignore_eos": True, "logit_bias": dict.fromkeys(placeholders, -100.0)},
     }
 
