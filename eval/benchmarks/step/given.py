@@ -15,11 +15,7 @@ SPREAD = 0.6
 
 
 def live_groups(rows: int, share: float) -> np.ndarray:
-    """(rows,) bool: evenly spread groups, `rows * share` of them.
-
-    Raises:
-        ValueError: That is no whole number of groups.
-    """
+    """(rows,) bool: evenly spread groups, `rows * share` of them; a `ValueError` where that is no whole number."""
     live = round(rows * share)
     if not np.isclose(live, rows * share):
         raise ValueError(f"{share:g} of {rows} rows is no whole number of groups. Choose --rows so that it is.")

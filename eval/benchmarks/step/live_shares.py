@@ -32,8 +32,8 @@ def one_batch(
 ) -> dict[str, Any]:
     """Train for a generation batch, after `warmup` others; return what it cost.
 
-    `counting` is "flops", or "memory" for the bytes of tensors on a CPU. That slows the batch, so it has no seconds.
-    FLOPs are counted alone: torch's counter keeps what checkpointing computes again (torch 2.15).
+    `counting` is "flops", or "memory" for the bytes of tensors on a CPU, and then there are no seconds. FLOPs are
+    counted alone: torch's counter keeps what checkpointing computes again (torch 2.15).
     """
     clean(model)
     memory = TensorMemory() if counting == "memory" else None

@@ -21,12 +21,7 @@ class Meter:
     """Seconds, memory, FLOPs and counts of the generation batch that is going on.
 
     Phases nest, and time is the innermost one's alone, so they add up to the whole. With CUDA each boundary waits for
-    the GPU. The peak since the last boundary is the innermost phase's, too.
-
-    Args:
-        memory: whose peaks to keep; the GPU's, where there is one and none is given.
-        flops: what says how many FLOPs there were so far, such as `FlopCounterMode.get_total_flops`.
-        clock: seconds.
+    the GPU. The peak since the last boundary is the innermost phase's, too. `flops` says how many there were so far.
     """
 
     def __init__(

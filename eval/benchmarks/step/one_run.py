@@ -111,13 +111,17 @@ def trainer_settings(options: dict[str, Any], model: str) -> dict[str, Any]:
         "report_to": "none",
         "disable_tqdm": True,
         "use_vllm": engine == "colocate",
+        "vllm_mode": "colocate",
     }
     settings.pop("num_train_epochs", None)
     if engine == "given":
         settings["vade_sampler"] = "uniform"  # every trainer gets the same rows
-    else:
-        settings |= engine_settings(options, model)
-    if settings["use_vllm"]:  # stock TRL's colocated prompts have nearly twice the image tokens
+    else:  # a sampled placeholder ends a stock run, and ours never samples one
+        config = AutoConfig.from_pretrained(model)
+        placeholders = [config.image_token_id, config.video_token_id]
+        settings["generation_kwargs"] = {"min_new_tokens": length, "suppress_tokens": placeholders}
+    if engine == "colocate":  # stock TRL's prompts have nearly twice the image tokens there
+        settings["generation_kwargs"] = {"ignore_eos": True, "logit_bias": dict.fromkeys(placeholders, -100.0)}
         settings.setdefault("vllm_max_model_length", 2 * options["image_tokens"] + 128 + length)
     if not torch.cuda.is_available():
         settings |= {
@@ -129,19 +133,6 @@ def trainer_settings(options: dict[str, Any], model: str) -> dict[str, Any]:
             "vllm_gpu_memory_utilization": 0.1,
         }
     return settings | options["settings"]
-
-
-def engine_settings(options: dict[str, Any], model: str) -> dict[str, Any]:
-    length, engine = options["completion_tokens"], options["engine"]
-    config = AutoConfig.from_pretrained(model)
-    # A sampled placeholder ends a stock run, and ours never samples one.
-    placeholders = [config.image_token_id, config.video_token_id]
-    if engine == "hf":
-        return {"generation_kwargs": {"min_new_tokens": length, "suppress_tokens": placeholders}}
-    return {
-        "vllm_mode": engine,
-        "generation_kwargs": {"ignore_eos": True, "logit_bias": dict.fromkeys(placeholders, -100.0)},
-    }
 
 
 def versions() -> dict[str, str]:
