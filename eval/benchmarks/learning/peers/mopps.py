@@ -24,14 +24,10 @@ class MoPPSSampler(PeerSampler):
     a file of pass rates.
 
     Args:
-        num_samples: N, at least 1.
-        seed: in [0, 2**63).
+        num_samples: N, at least 1. The seed is in [0, 2**63).
         decay: the share of the old counts that a scored row keeps, in [0, 1].
         pool_factor: candidates for each drawn row, at least 1. With fewer rows left all are candidates.
         target: the pass rate to be close to, in [0, 1].
-
-    Raises:
-        ConfigurationError: an argument is outside its range.
     """
 
     kind = "mopps"
