@@ -18,7 +18,7 @@ from .posterior import BetaPosterior
 
 
 class OwnSampler(PosteriorSampler):
-    """A sampler that leaves the choice to such an object; the posterior learns beside it, for log, report and files."""
+    """A sampler that leaves the choice to such an object; the posterior learns beside it for log, report and files."""
 
     def __init__(self, chooser: PromptSampler, posterior: BetaPosterior, seed: int = 0) -> None:
         super().__init__(posterior, seed, {}, {})

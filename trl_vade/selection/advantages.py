@@ -18,8 +18,7 @@ def problem_advantages(kind: str, rewards: NDArray[np.float64], pass_rate: NDArr
     """Return the advantages (Q, V, k) of problems.
 
     Args:
-        kind: "local" and "global" compare the completions of a variant or of a problem; "local+global" is their sum;
-            "diva" is `diva_advantages`.
+        kind: "local", "global", their sum "local+global", or "diva", see `diva_advantages`.
         rewards: (Q, V, k) weighted sums of rewards. NaN, a completion without a score, gets the advantage 0 and leaves
             no trace in the others.
         pass_rate: (Q, V) expected pass rates before the rollouts, which give the difficulty.
@@ -38,9 +37,9 @@ def problem_advantages(kind: str, rewards: NDArray[np.float64], pass_rate: NDArr
 def diva_advantages(rewards: NDArray[np.float64], difficulty: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return DIVA's advantages: local plus difficulty-weighted global ones, both rescaled by the range of rewards.
 
-    In order, as in the released code: both kinds are standardised over the batch. The global ones of a variant grow by
-    exp(`DIFFICULTY_WEIGHT` x (its difficulty - the mean of its problem)) where they are positive, and shrink by the
-    same factor where they are negative. Each kind is multiplied by the range of its rewards.
+    In order, as in the released code: both kinds are standardised over the batch. Positive global ones of a variant
+    grow by exp(`DIFFICULTY_WEIGHT` x (its difficulty - the mean of its problem)), negative ones shrink by it. Each
+    kind is multiplied by the range of its rewards.
 
     `rewards`, (Q, V, k), are weighted sums; one above 1 is a `ConfigurationError`. `difficulty`, (Q, V), is 1 to 9.
     """

@@ -81,10 +81,7 @@ class StratumMetrics:
 
 
 class VariantMetrics(StratumMetrics):
-    """The metrics of each kind of variants as those of a stratum, and of originals and problems.
-
-    `groups` is the number of variants beside each original in a generation batch.
-    """
+    """The metrics of each kind of variants as of a stratum, and of problems: originals with `groups` variants each."""
 
     def __init__(self, variants: VariantRows, groups: int):
         super().__init__(np.array(variants.kinds)[variants.kind])

@@ -1,7 +1,4 @@
-"""The feedback of a run: outcomes of rollouts go to the sampler, the selection log and the metrics.
-
-The module needs no trainer and no accelerator, so a rollout worker's process can use it.
-"""
+"""The feedback of a run, without a trainer: outcomes of rollouts go to the sampler, the log and the metrics."""
 
 import logging
 import time
@@ -29,8 +26,8 @@ logger = logging.getLogger(__name__)  # accelerate's logger would need its proce
 class Feedback:
     """The connection from the outcomes of rollouts back to the sampler, with running totals.
 
-    `sampler` is the replica of this process, and `num_generations` G. One process alone `writes` the log and the
-    warnings. `stratify`, (N,), are labels for metrics of each stratum. Without a `signal` rewards are pass rates.
+    `sampler` is the replica of this process. One process alone `writes` the log and the warnings. `stratify`, (N,),
+    are labels for metrics of each stratum. Without a `signal` rewards are pass rates.
     """
 
     def __init__(
@@ -123,7 +120,7 @@ class Feedback:
         return {**totals, "outage": self._guard.state_dict(), "log": self.log.position._asdict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Load the totals of `state`, without the place in the log."""
+        """Load the totals of `state`; for the place in the log see `resume_log`."""
         self.rollouts = int(state["rollouts"])
         self.seconds = {name: float(state["seconds"][name]) for name in self.seconds}
         self._guard.load_state_dict(state["outage"])

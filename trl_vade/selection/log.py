@@ -6,13 +6,12 @@ Each line ends with a digest of all before it. `docs/reference/files.md` has the
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from trl_vade.errors import CheckpointSaveError, SnapshotCorruptError
 from trl_vade.files import replace_durably
-from trl_vade.samplers.posterior import BetaPosterior
 
 from .outcomes import GroupOutcomes
 
@@ -73,9 +72,9 @@ class SelectionLog:
         self.position = position
 
     def resume(self, saved: Mapping[str, Any] | None) -> str | None:
-        """Continue at the `saved` position (`Position._asdict()`), or begin a new log and return a notice for the user.
+        """Continue at the `saved` position (`Position._asdict()`).
 
-        A log that does not lead there is set aside.
+        A log that does not lead there is set aside, a new one begins, and a notice for the user is returned.
         """
         wanted, self.position = Position(**saved or {}), START
         problem = f"it is missing, shorter than the {wanted.lines} lines of the checkpoint, or of another run"
@@ -132,13 +131,3 @@ class SelectionLog:
                         "file from a copy: a replay needs every line."
                     )
                 yield content, at
-
-
-def replay(lines: Iterable[dict[str, Any]], posterior: BetaPosterior) -> Iterator[BetaPosterior]:
-    """Let a new `posterior`, of the run's decays, observe the lines of a log, and yield it after each line."""
-    for line in lines:
-        if line.get("observed", True):
-            posterior.observe(line["sample_index"], line["successes"], line["trials"], line.get("mixed"))
-        else:  # left out in a reward outage
-            posterior.observe([], [], [])
-        yield posterior

@@ -29,10 +29,9 @@ logger = get_logger(__name__)
 
 
 class OnTimeSelection:
-    """The selection of a run: it chooses the rows of each generation batch, loads them, and records their scores.
+    """The selection of a run: it chooses the K = `num_groups` rows of each generation batch, loads and scores them.
 
-    Every process holds a replica of the sampler. The choice of process 0 is broadcast. The scores arrive gathered, so
-    all replicas stay equal. `num_groups` is K, the rows of a generation batch.
+    Every process holds a replica of the sampler. The choice of process 0 is broadcast, and the scores arrive gathered.
     """
 
     def __init__(self, feedback: Feedback, dataset: Dataset, *, num_groups: int, accelerator: Accelerator):
@@ -80,10 +79,7 @@ class OnTimeSelection:
         return self._draw(size, refill=len(rounds), exclude=drawn)
 
     def initial_batches(self) -> Iterator[Rows]:
-        """Yield this process's share of every row once (Algorithm 1, lines 1-4), K rows at a time.
-
-        The first rows fill up the last batch if its completions do not divide among the processes.
-        """
+        """Yield this process's share of all rows, K at a time (Algorithm 1, lines 1-4); the first fill up the last."""
         num_rows = len(self.dataset)
         for start in range(0, num_rows, self.num_groups):
             size = self._divisible(min(self.num_groups, num_rows - start))

@@ -38,7 +38,7 @@ def group_outcomes(
     threshold: float | None,
     bounds: tuple[float, float] = (0.0, 1.0),
 ) -> GroupOutcomes:
-    """Count the successes and trials of groups of G of the `rewards`, (K*G,), where NaN is not counted.
+    """Count the successes and trials of K groups of the `rewards`, (K*G,), where NaN is not counted.
 
     `threshold` is the smallest reward of a success; None takes rewards as fractions of it, between the `bounds`.
     """
@@ -58,7 +58,7 @@ def group_outcomes(
 
 
 def spread_outcomes(total: NDArray[np.float64], sample_index: NDArray[np.int64]) -> GroupOutcomes:
-    """Count the spread of the `total` rewards, (K, G), as successes: G trials, and G times the share of unequal pairs."""
+    """Count the spreads of `total` rewards, (K, G): of G trials, G times the share of unequal pairs are successes."""
     scored = (~np.isnan(total)).sum(axis=1).astype(np.float64)
     largest = np.nanmax(np.abs(total), axis=1, initial=1.0)  # (K,)
     differ = np.abs(total[:, :, None] - total[:, None, :]) > SAME_REWARD * largest[:, None, None]  # false for NaN
@@ -69,10 +69,9 @@ def spread_outcomes(total: NDArray[np.float64], sample_index: NDArray[np.int64])
 
 
 def read_by_total(outcomes: GroupOutcomes, total: NDArray[np.float64], unread: NDArray[np.bool_]) -> GroupOutcomes:
-    """Return pass rates with those of the `unread` groups, (K,), taken from the spread of their `total`, (K, G).
+    """Return pass rates with those of the `unread` groups, (K,), from the spread 2p (1 - p) of their `total`, (K, G).
 
-    The spread of right and wrong answers is 2p (1 - p) on average. Such a group counts as the rate p, at most 1/2, of
-    right answers that differ as often.
+    Such a group counts as the rate p, at most 1/2, of right answers that differ as often.
     """
     spread = spread_outcomes(total, outcomes.sample_index)
     share = spread.successes / np.maximum(spread.trials, 1.0)
@@ -85,7 +84,7 @@ def read_by_total(outcomes: GroupOutcomes, total: NDArray[np.float64], unread: N
 
 
 def in_groups(rewards: NDArray[np.float64], sample_index: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Reshape rewards (K*G, ...) of K rows to (K, G, ...)."""
+    """Return rewards (K*G, ...) of K rows as (K, G, ...)."""
     return rewards.astype(np.float64).reshape(len(sample_index), -1, *rewards.shape[1:])
 
 
@@ -99,10 +98,10 @@ def rows_with_gradient(
     `total_rewards`.
     """
     total = total_rewards(rewards, weights, normalise=normalise)
-    moves, differ = np.zeros(total.shape, dtype=bool), differ(total)
-    if differ.any():
-        away = np.abs(total[differ] - np.nanmean(total[differ], axis=1, keepdims=True))  # (differing groups, G)
-        moves[differ] = away > SAME_REWARD * np.nanmax(away, axis=1, keepdims=True)  # false for NaN
+    moves, live = np.zeros(total.shape, dtype=bool), differ(total)
+    if live.any():
+        away = np.abs(total[live] - np.nanmean(total[live], axis=1, keepdims=True))  # (live groups, G)
+        moves[live] = away > SAME_REWARD * np.nanmax(away, axis=1, keepdims=True)  # false for NaN
     return moves
 
 

@@ -10,15 +10,7 @@ from numpy.typing import NDArray
 
 from trl_vade.errors import ConfigurationError, ObservationError, abbreviated
 
-from .outcomes import (
-    GroupOutcomes,
-    differ,
-    group_outcomes,
-    in_groups,
-    read_by_total,
-    spread_outcomes,
-    total_rewards,
-)
+from .outcomes import GroupOutcomes, differ, group_outcomes, in_groups, read_by_total, spread_outcomes, total_rewards
 
 SPREAD = "spread"  # the threshold for spreads: the share of pairs of completions with different rewards
 AUTO = "auto"  # the threshold that is learned: halfway between two reward values, or `SPREAD` with more
@@ -55,8 +47,7 @@ class RewardSignal:
 
     `name` is the reward function that means success, of the `names` of all F in TRL's order; None: the spread of the
     total reward. `threshold` is the smallest reward of a success, `SPREAD`, `AUTO`, or None for fractions of it: of 0
-    to 1, or of the lowest to the highest reward of the first `LEARNING` generation batches if one lies outside. `say`
-    is called with each message for the user.
+    to 1, or of the rewards of the first `LEARNING` batches if one lies outside. `say` gets each message for the user.
     """
 
     def __init__(
@@ -129,8 +120,8 @@ class RewardSignal:
             self._once(
                 "unread",
                 f"The reward function {self._name!r} returned None for all completions of the rows "
-                f"{abbreviated(sample_index[unread].tolist())}. They are chosen by the spread of their total rewards. To choose them by "
-                "success, let one function score all rows, and set vade_success_reward to it.",
+                f"{abbreviated(sample_index[unread].tolist())}. They are chosen by the spread of their total rewards. "
+                "To choose them by success, let one function score all rows, and set vade_success_reward to it.",
             )
         if self.is_spread:
             outcomes = spread_outcomes(np.where(unread[:, None], total, read), sample_index)

@@ -87,28 +87,28 @@ class OutageGuard:
 
 
 class GradientWatch:
-    """A watch for successive generation batches without a gradient, or with a constant success signal."""
+    """A watch for successive generation batches without a gradient, or with answers that all count alike."""
 
     def __init__(self) -> None:
-        self._dead = self._constant = 0  # successive batches
+        self._dead = self._alike = 0  # successive batches
 
     def observe(self, outcomes: GroupOutcomes, *, spreads: bool = False) -> str | None:
         """Count a generation batch and return a warning, or None. For `spreads` see `OutageGuard.judge`."""
-        live = bool(outcomes.has_gradient.any())
+        live, rates = bool(outcomes.has_gradient.any()), outcomes.pass_rate[outcomes.trials > 0]
         self._dead = 0 if live else self._dead + 1
-        self._constant = self._constant + 1 if live and not spreads and not outcomes.is_mixed.any() else 0
-        rates = outcomes.pass_rate[outcomes.trials > 0]
+        self._alike = self._alike + 1 if live and not spreads and not outcomes.is_mixed.any() else 0
+        told = (
+            "" if spreads else f": {rates.mean():.0%} of the answers are right" if rates.size else ": none has a score"
+        )
         if self._dead in DUE:
-            right = "" if spreads else f", and {rates.mean():.0%} of them are right" if rates.size else ""
-            what = f"the answers of each get one reward{right}" if rates.size else "no completion got a score"
             return (
-                f"No group has had a gradient for {self._dead} generation batches: {what}. Check the reward function, "
-                "temperature, top_k, and whether the rows are too easy or too hard."
+                f"No group has had a gradient for {self._dead} generation batches{told}. "
+                "Check the reward function, temperature, top_k, and whether the rows are too easy or too hard."
             )
-        if self._constant in DUE:
+        if self._alike in DUE:
             return (
-                f"The rewards differ, but in {self._constant} generation batches all answers of each group counted "
-                f"as {'right' if rates.mean() > 0.5 else 'wrong'}. Selection needs answers that differ: set "
-                "vade_success_threshold to a reward that only some answers reach, or to 'spread'."
+                f"The rewards differ, but in {self._alike} generation batches all answers of each group counted "
+                f"alike{told}. Selection needs answers that differ: set vade_success_threshold to a reward that "
+                "only some answers reach, or to 'spread'."
             )
         return None

@@ -18,10 +18,10 @@ from trl import GRPOConfig
 
 from trl_vade.data.row_keys import sample_keys
 from trl_vade.hub.uploading import is_hub_id
-from trl_vade.selection.warm_start import WarmStart, evidence, what_to_say
 
 from .main_process import on_main_process
 from .presets import setting, warm_start_source
+from .warm_start import WarmStart, evidence, what_to_say
 
 logger = get_logger(__name__)
 

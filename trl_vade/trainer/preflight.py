@@ -13,7 +13,6 @@ from trl.trainer.utils import get_callable_name, get_config_model_id
 from trl_vade.data.columns import refuse_columns
 from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.rewards.functions import refuse_rows
-from trl_vade.selection.warm_start import WarmStart
 
 from .config_checks import validate
 from .grpo_config import VADE_DEFAULTS, VADEGRPOConfig, with_vade_defaults
@@ -24,6 +23,7 @@ from .presets import is_adaptive, is_own, setting
 from .seams import check_seams
 from .selection_choice import make_signal
 from .variants import lay_out_variants, variant_rows
+from .warm_start import WarmStart
 
 logger = get_logger(__name__)
 

@@ -8,9 +8,8 @@ from trl import GRPOConfig
 
 from trl_vade.data.row_keys import find_rows
 from trl_vade.errors import SnapshotMismatchError, abbreviated
-
-from .outcomes import GroupOutcomes
-from .signal import AUTO, SPREAD
+from trl_vade.selection.outcomes import GroupOutcomes
+from trl_vade.selection.signal import AUTO, SPREAD
 
 if TYPE_CHECKING:
     from trl_vade.hub.posteriors.table import PosteriorTable
