@@ -12,10 +12,10 @@ from safetensors.numpy import save
 
 from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotMismatchError, SnapshotNotFoundError
-from trl_vade.files import FORMAT_VERSION
+
 from trl_vade.samplers import ThompsonSampler, UniformSampler
 from trl_vade.samplers import snapshot as snapshot_module
-from trl_vade.samplers.snapshot import MOST_HEADER, POSTERIOR_FILE, load_snapshot, save_snapshot, state_digest
+from trl_vade.samplers.snapshot import FORMAT_VERSION, MOST_HEADER, POSTERIOR_FILE, load_snapshot, save_snapshot, state_digest
 
 
 def small_sampler(steps=2):
