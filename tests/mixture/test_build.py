@@ -161,15 +161,6 @@ def test_a_second_build_is_equal_to_the_byte_and_so_is_one_that_was_interrupted(
     assert len(content(folder)) == 5
 
 
-def test_another_seed_takes_other_rows_and_other_turns_of_the_same_image(mirror, tmp_path):
-    build(tmp_path, mirror[0], {"figureqa": 14})
-    before = {row["images"][0]["bytes"]: row["id"] for row in rows_of(tmp_path)}
-    build(tmp_path, mirror[0], {"figureqa": 14}, seed=1)
-    after = {row["images"][0]["bytes"]: row["id"] for row in rows_of(tmp_path)}
-    assert before.keys() != after.keys()
-    assert any(before[image] != after[image] for image in before.keys() & after.keys())
-
-
 def test_a_source_with_one_row_less_is_a_warning_and_one_with_less_than_half_is_refused(mirror, tmp_path, caplog):
     """GEOS has 498 of the 498 rows that are asked for, so one duplicate may not cost the mixture."""
     usable = sum(mirror[1]["geos"][kind] for kind in ("good", "overlap_image", "overlap_question"))
@@ -284,20 +275,6 @@ def test_the_chosen_rows_are_a_sample_by_the_seed_alone(order, seed):
     assert mixed.rows == plain.rows
     assert len(plain.rows) == 7
     assert mixed.counts["read"] == len(ROWS) == sum(mixed.counts.values()) - mixed.counts["read"]
-
-
-@pytest.mark.slow
-def test_every_row_has_the_same_chance():
-    source, taken = replace(SOURCES["ai2d"], count=7), {}
-    for seed in range(60):
-        choice = Choice(source, Recipe((source,), seed, instruction=""))
-        for row in ROWS:
-            choice.read(row)
-        for row in choice.rows:
-            taken[row["images"][0]["bytes"]] = taken.get(row["images"][0]["bytes"], 0) + 1
-    mean = 60 * 7 / choice.counts["usable"]  # about 17; a binomial's standard deviation is below 4.2
-    assert len(taken) == choice.counts["usable"]
-    assert all(abs(count - mean) < 5 * mean**0.5 for count in taken.values())
 
 
 def test_the_rows_train(built, vision_model_path, make_args, cache):

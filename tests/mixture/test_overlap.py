@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from PIL import Image as Pictures
 from PIL import ImageDraw
 
-from scripts.mixture.overlap import SIMILAR, EvaluationSets, image_fingerprint, outline, read_evaluation_sets
+from scripts.mixture.overlap import EvaluationSets, image_fingerprint, read_evaluation_sets
 from tests.support.mixture_stand_ins import FINAL, picture, write_card, write_files, write_math_vista
 from trl_vade.errors import ConfigurationError
 
@@ -88,15 +88,6 @@ def test_a_question_is_one_with_a_similar_picture_or_without_any_with_the_same_c
     smaller = drawing([(20, 20), (180, 40), (60, 170)], "JPEG", 120, quality=70)
     assert found(sets, choices=None) == found(sets, choices=others, image=smaller) == ["bench"]
     assert sets.with_image(smaller, (200, 200)) == []
-
-
-def test_outlines_of_copies_are_near_and_those_of_others_far():
-    def distance(other):
-        return (outline(FIGURE) ^ outline(other)).bit_count()
-
-    for size, quality in ((400, 95), (200, 60), (100, 60)):
-        assert distance(drawing([(20, 20), (180, 40), (60, 170)], "JPEG", size, quality=quality)) <= SIMILAR
-    assert distance(OTHER) > 2 * SIMILAR
 
 
 def test_a_known_benchmark_is_read_by_its_own_columns(tmp_path):

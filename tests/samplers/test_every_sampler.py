@@ -121,22 +121,13 @@ def test_a_refused_draw_look_or_observation_changes_nothing(make):
 
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_a_draw_depends_on_the_seed_the_draw_number_and_the_state_alone(name):
-    make = SAMPLERS[name]
-    first, again = make(60, seed=5), make(60, seed=5)
+    first, again, other = (SAMPLERS[name](60, seed=seed) for seed in (5, 5, 6))
     np.random.seed(0)
-    before = np.random.get_state()[1].tolist()
     draws = [first.draw(10) for _ in range(3)]
-    assert np.random.get_state()[1].tolist() == before
     np.random.seed(1)
-    for draw in draws:
-        assert bits(draw) == bits(again.draw(10))
-    chosen = [draw.sample_index.tolist() for draw in draws]
-    other = make(60, seed=6).draw(10).sample_index.tolist()
-    if name == "greedy":  # without chance
-        assert chosen[0] == chosen[1] == chosen[2] == other
-    else:
-        assert chosen[0] != chosen[1] != chosen[2]
-        assert chosen[0] != other
+    assert [bits(draw) for draw in draws] == [bits(again.draw(10)) for _ in range(3)]
+    chosen = {tuple(draw.sample_index.tolist()) for draw in (*draws, other.draw(10))}
+    assert len(chosen) == (1 if name == "greedy" else 4)  # without chance
 
 
 # ------------------------------------------------------------------------------------------------------- outcomes
@@ -171,15 +162,6 @@ def test_after_loading_the_next_draws_are_the_same(make, steps, before, through_
     assert state_digest(again) == kept
 
 
-@pytest.mark.parametrize("name", WITHOUT_LABELS)
-def test_the_state_says_how_to_build_a_sampler_that_can_load_it(name):
-    sampler = run(SAMPLERS[name](8, seed=3, decay_sampled=0.5), 3)
-    state = sampler.state_dict()
-    rebuilt = type(sampler)(state["posterior"]["num_samples"], seed=state["seed"], **state["settings"])
-    rebuilt.load_state_dict(state)
-    assert state_digest(rebuilt) == state_digest(sampler)
-
-
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_the_state_of_another_sampler_is_refused_by_naming_both_sides(name):
     ours = run(SAMPLERS[name](6, seed=1), 2)
@@ -196,14 +178,6 @@ def test_the_state_of_another_sampler_is_refused_by_naming_both_sides(name):
             with refused(SnapshotMismatchError, names=[] if other_fields else ["kind", theirs.kind, ours.kind]):
                 ours.load_state_dict(theirs.state_dict())
     assert state_digest(ours) == before
-
-
-@every_sampler
-def test_each_takes_over_the_evidence_of_another_run(make):
-    sampler = make(6, seed=1)
-    sampler.take_over([0, 2], [0.5, 1.25], [1.0, 2.5])
-    assert sampler.posterior.alpha[[0, 2]].tolist() == [0.5, 1.25]
-    assert np.isfinite(np.concatenate(fields(sampler.draw(3)))).all()
 
 
 @every_sampler

@@ -14,7 +14,7 @@ from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError
 from trl_vade.samplers import ThompsonSampler, UniformSampler, load_snapshot, save_snapshot
 from trl_vade.samplers.information import information_gain
-from trl_vade.samplers.problems import MATCHES, Problems, VariantRows, kind_offsets, variant_offsets
+from trl_vade.samplers.problems import MATCHES, VariantRows, kind_offsets, variant_offsets
 from trl_vade.samplers.snapshot import state_digest
 from trl_vade.samplers.uniform import stock_order
 
@@ -233,15 +233,10 @@ def test_rows_that_are_no_originals_and_variants_are_refused():
 
 def test_the_digest_tells_apart_all_that_describes_the_rows():
     of, kind = np.array([0, 0, 2, 2, 2]), np.array([0, 1, 0, 1, 2])
-    same = VariantRows(of.copy(), kind.astype(np.int32), OF_ROWS).digest
-    others = [
-        VariantRows(np.array([0, 0, 2, 2, 0]), kind, OF_ROWS),
-        VariantRows(of, np.array([0, 2, 0, 1, 2]), OF_ROWS),
-        VariantRows(of, kind, ("original", "hint-1", "text")),
-        VariantRows(of, kind, (*OF_ROWS, "drawn")),
-    ]
-    assert VariantRows(of, kind, OF_ROWS).digest == same
-    assert len({same, *(each.digest for each in others)}) == 5
+    same = [VariantRows(of, kind, OF_ROWS), VariantRows(of.copy(), kind.astype(np.int32), OF_ROWS)]
+    others = [VariantRows(np.array([0, 0, 2, 2, 0]), kind, OF_ROWS), VariantRows(of, kind, (*OF_ROWS, "drawn"))]
+    others += [VariantRows(of, np.array([0, 2, 0, 1, 2]), OF_ROWS)]
+    assert len({each.digest for each in same + others}) == 4
 
 
 LADDER = ("hint-1", "hint-2", "hint-3", "hint-4", "text", "rotation-1", "blur-2", "speckle-3", "drawn")
@@ -280,13 +275,6 @@ def test_offsets_follow_the_rounded_normal_of_the_released_code():
             low, high = offset - 0.5 - mu, offset + 0.5 - mu if offset < 8 else math.inf
             share = (math.erf(high / math.sqrt(2)) - math.erf(low / math.sqrt(2))) / 2
             assert (offsets == offset).mean() == pytest.approx(share, abs=0.02)
-
-
-def test_of_equally_near_kinds_each_is_taken_alike():
-    problems = Problems(one_problem("rotation-3", "gaussian-3", "blur-3"), 1, "difficulty")
-    chance, one = np.random.default_rng(0), np.array([0])
-    rows = [problems.rows_of(one, lambda rows: np.zeros(rows.size), np.ones_like, chance)[1] for _ in range(4000)]
-    assert np.bincount(rows)[1:] / 4000 == pytest.approx([1 / 3] * 3, abs=0.03)
 
 
 def test_a_kind_that_the_law_does_not_know_is_refused():

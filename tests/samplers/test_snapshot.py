@@ -160,24 +160,17 @@ def test_what_cannot_be_read_back_or_joined_is_refused_before_anything_is_writte
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize("function", ["fsync", "replace"])
-def test_a_save_that_is_interrupted_leaves_the_snapshot_before_it(tmp_path, monkeypatch, function):
+def test_a_save_that_is_interrupted_leaves_the_snapshot_before_it(tmp_path, monkeypatch):
     save_snapshot(tmp_path, small_sampler(1))
-
-    def fails(*args):
-        raise OSError("the disk is full")
-
-    monkeypatch.setattr(os, function, fails)
-    with pytest.raises(OSError, match="disk is full"):
-        save_snapshot(tmp_path, small_sampler(3))
-    monkeypatch.undo()
-    assert restored(tmp_path).posterior.step == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", lambda *paths: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            save_snapshot(tmp_path, small_sampler(3))
     (tmp_path / f"{POSTERIOR_FILE}.tmp").write_bytes(b"what kill -9 leaves")
     assert restored(tmp_path).posterior.step == 1
     save_snapshot(tmp_path, small_sampler(4))
     assert os.listdir(tmp_path) == [POSTERIOR_FILE]
-    assert restored(tmp_path).posterior.step == 4
-    assert load_snapshot(tmp_path).sample_key is None
+    assert (restored(tmp_path).posterior.step, load_snapshot(tmp_path).sample_key) == (4, None)
 
 
 # What is missing, damaged or foreign
@@ -271,11 +264,9 @@ KEYS = np.array([50, -40, 2**63 - 1, 20, -(2**63)], dtype=np.int64)
 
 
 def test_the_keys_of_the_rows_ever_visited_are_saved_in_the_order_of_the_rows(tmp_path):
-    digest = save_snapshot(tmp_path, small_sampler(4), sample_key=KEYS)  # rows 0, 1, 3 and 4
-    loaded = load_snapshot(tmp_path)
-    assert loaded.sample_key.tolist() == [50, -40, 20, -(2**63)]
-    assert loaded.sample_key.dtype == np.int64
-    assert loaded.digest == digest
+    save_snapshot(tmp_path, small_sampler(4), sample_key=KEYS)  # rows 0, 1, 3 and 4
+    found = load_snapshot(tmp_path).sample_key
+    assert (found.dtype, found.tolist()) == (np.int64, [50, -40, 20, -(2**63)])
     stored, _ = content_of(tmp_path / POSTERIOR_FILE)
-    assert stored["sample_key"].tolist() == [50, -40, 20, -(2**63)]
+    assert stored["sample_key"].tolist() == found.tolist()
     assert stored["sample_index"].tolist() == [0, 1, 3, 4]

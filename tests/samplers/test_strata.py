@@ -5,7 +5,6 @@ import math
 from fractions import Fraction
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -42,13 +41,6 @@ def test_quotas_are_those_of_systematic_sampling(sizes, data, seed, number):
     ends = [math.floor(Fraction(k * sum(sizes[:i]), num_rows) + offset) for i in range(len(sizes) + 1)]
     quotas = strata_of(rows_of(sizes)).quotas(k, seed=seed, number=number)
     assert quotas.tolist() == [end - start for start, end in itertools.pairwise(ends)]
-
-
-def test_the_constants_are_the_numbers_that_they_are_named_after():
-    golden, plastic = GOLDEN / 2**64, 2**64 / PLASTIC
-    assert golden == pytest.approx((math.sqrt(5) - 1) / 2, rel=1e-15)
-    assert plastic**3 == pytest.approx(plastic + 1, rel=1e-15)
-    assert GOLDEN % 2 == PLASTIC % 2 == 1  # so that no two of 2**64 successive offsets are equal
 
 
 def test_over_many_draws_no_stratum_is_ever_far_from_its_share():

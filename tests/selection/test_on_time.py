@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 from accelerate import Accelerator
 from datasets import concatenate_datasets
-from trl import GRPOConfig, GRPOTrainer
 
 from tests.support.rows import ids, numbered_rows, picture, process
-from tests.support.runs import says_a_digit
 from trl_vade import ThompsonSampler, UniformSampler
 from trl_vade.samplers.snapshot import state_digest
 from trl_vade.selection.batch_metrics import log_metrics
@@ -44,60 +42,20 @@ def score(selection, *groups):
     return selection.record(group_outcomes(rewards, selection.in_flight.sample_index, threshold=0.5), 0)
 
 
-# -------------------------------------------------------------------------- the rows are those of the stock loader
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"steps_per_generation": 2, "num_iterations": 2},
-        {"per_device_train_batch_size": 20},  # 24 rows are 4 batches of 5, and 4 rows are dropped
-    ],
-    ids=str,
-)
-def test_uniform_delivers_batch_by_batch_what_the_stock_loader_does(
-    text_model_path, text_rows, make_args, make_selection, changes
-):
-    args = make_args(GRPOConfig, **changes)
-    stock = GRPOTrainer(text_model_path, says_a_digit, args, text_rows)
-    loader = stock.get_train_dataloader()
-    repeats = args.num_iterations * args.steps_per_generation
-    selection = make_selection(
-        text_rows,
-        UniformSampler(len(text_rows), seed=args.seed),
-        num_groups=args.generation_batch_size // args.num_generations,
-        num_generations=args.num_generations,
-    )
-    for _epoch in range(2):
-        batches = list(loader)
-        assert len(batches) == 24 // selection.num_groups * repeats
-        for theirs in batches[::repeats]:
-            assert selection.choose() == theirs
-
-
-def test_with_or_without_a_prefetch_the_choices_the_posterior_and_the_metrics_are_the_same(
-    make_selection, decoded_images
-):
+def test_with_or_without_a_prefetch_the_choices_the_posterior_and_the_metrics_are_the_same(make_selection):
     def play(prefetch):
-        selection = make_selection(numbered_rows(9, image=picture), ThompsonSampler(9, seed=5))
-        played = []
+        selection, played = make_selection(numbered_rows(9, image=picture), ThompsonSampler(9, seed=5)), []
         for step in range(8):
             rows = selection.choose()
             rewards = np.random.default_rng(step).random((2, 4)).round()
-            played.append((rows, score(selection, *rewards) | {"selection_seconds": 0}))
+            metrics, before = score(selection, *rewards), state_digest(selection.sampler)
             for _ in range(prefetch):
-                before = state_digest(selection.sampler)
                 selection.prefetch()
-                assert state_digest(selection.sampler) == before
-            played.append(before if prefetch else state_digest(selection.sampler))
+            assert state_digest(selection.sampler) == before
+            played.append((rows, metrics | {"selection_seconds": 0}, before))
         return played
 
-    plain = play(0)
-    assert sorted(decoded_images) == sorted(
-        row["image"].getpixel((0, 0))[0] for rows, _ in plain[::2] for row in rows[::4]
-    )
-    assert play(1) == play(2) == plain
+    assert play(2) == play(0)
 
 
 def test_a_choice_that_was_not_foreseen_is_made_all_the_same(make_selection):
@@ -334,9 +292,7 @@ def test_selection_inside_a_timed_block_is_not_counted_twice(make_selection):
     selection = make_selection()
     with selection.feedback.timed("generation"):
         selection.choose()
-        before = selection.feedback.seconds["selection"]
         selection.feedback.seconds["selection"] += 1000.0  # as if the choice had taken that long
-    assert before > 0
     assert selection.feedback.seconds["generation"] < 0  # the 1000 seconds that nobody waited for were left out
 
 

@@ -1,7 +1,4 @@
-"""The rollouts of a generation batch to train on: all with a gradient, or those with the most varied advantages (D3S).
-
-D3S, arXiv 2509.22115, starts with a small share of the batch and ends with all.
-"""
+"""The rollouts of a generation batch to train on: those with a gradient, or the most varied (D3S, arXiv 2509.22115)."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
