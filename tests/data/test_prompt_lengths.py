@@ -4,11 +4,10 @@ import copy
 import io
 
 import datasets
-import PIL.Image
 import pytest
 from datasets import Dataset
 from tokenizers.processors import TemplateProcessing
-from transformers import AddedToken, AutoProcessor, PixtralImageProcessor, PixtralProcessor, Qwen2VLImageProcessor
+from transformers import AutoProcessor, Qwen2VLImageProcessor
 from trl import GRPOConfig, GRPOTrainer
 from trl.data_utils import prepare_multimodal_messages
 
@@ -20,22 +19,14 @@ from trl_vade import VADEGRPOTrainer
 from trl_vade.data.loading import with_image_lists
 from trl_vade.data.prompt_lengths import prompt_lengths
 from trl_vade.errors import ConfigurationError, ImageDecodeError
-from trl_vade.testbed.processor import build_processor, build_tokenizer
+from trl_vade.testbed.processor import build_processor
 from trl_vade.trainer import overlong
 
 
-def encoded(image, format="PNG", **options):
+def encoded(image):
     file = io.BytesIO()
-    image.save(file, format, **options)
+    image.save(file, "PNG")
     return {"bytes": file.getvalue(), "path": None}
-
-
-def pixtral():
-    """A processor for which an image and its turned copy differ, since each line of patches ends in a token."""
-    tokenizer = build_tokenizer()
-    tokenizer.add_tokens([AddedToken(token, special=True) for token in ("[IMG]", "[IMG_BREAK]", "[IMG_END]")])
-    template = tokenizer.chat_template.replace("<|vision_start|><|image_pad|><|vision_end|>", "[IMG]")
-    return PixtralProcessor(PixtralImageProcessor(), tokenizer, patch_size=16, chat_template=template)
 
 
 FULL_SIZE = of_full_size()
@@ -111,10 +102,6 @@ def test_rows_with_images_have_as_many_tokens_as_trl_makes(vision_trainer):
     ):
         for processor in (build_processor(), FULL_SIZE):
             assert counted(dataset, processor) == made_by_trl(vision_trainer, dataset, processor)
-    exif = PIL.Image.Exif()
-    exif[PIL.ExifTags.Base.Orientation] = 6
-    turned, upright = rows_of([[encoded(picture(320, 64), exif=exif)]]), rows_of([[picture(64, 320)]])
-    assert counted(turned, pixtral()) == counted(upright, pixtral())
 
 
 def test_arguments_of_the_chat_template_and_of_the_image_processor_count(vision_trainer):

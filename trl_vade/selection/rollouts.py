@@ -1,4 +1,4 @@
-"""The rollouts of a generation batch to train on: those with a gradient, or the most varied (D3S, arXiv 2509.22115)."""
+"""The rollouts of a generation batch to train on: those with a gradient, or the most varied (D3S, 2509.22115)."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
