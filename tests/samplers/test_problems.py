@@ -112,10 +112,9 @@ def test_problems_with_too_few_variants_are_never_drawn():
 def test_a_problem_rests_with_its_original():
     variants = variant_rows([2] * 6)
     sampler = make(ThompsonSampler, variants, cooldown=3)
-    half = np.array([0, 3, 7])  # the originals of problems 0 and 1, and a variant of problem 2
-    sampler.observe(half, np.full(3, 4), np.full(3, 8))
-    for _ in range(5):
-        assert set(sampler.draw(8).sample_index[::2].tolist()) == {6, 9, 12, 15}
+    # The originals of problems 0 and 1, and a variant of problem 2.
+    sampler.observe([0, 3, 7], np.full(3, 4), np.full(3, 8))
+    assert set(sampler.draw(8).sample_index[::2].tolist()) == {6, 9, 12, 15}
     sampler.observe([6], [4], [8])
     assert sampler.draw(12).sample_index[-2] == 6  # resting problems come last, and the one that rested longest first
     assert set(sampler.draw(10).sample_index[-4::2].tolist()) == {0, 3}
@@ -124,13 +123,11 @@ def test_a_problem_rests_with_its_original():
 def test_strata_are_those_of_the_originals():
     """A quarter of the problems is hard; the labels of variants do not count, and none is a stratum of its own."""
     variants = variant_rows([2] * 16)
-    labels = ["hard" if row < 12 else "easy" for row in range(48)]
-    mixed = [label if variants.kind[row] == 0 else "variant" for row, label in enumerate(labels)]
-    for column in (labels, mixed):
-        sampler = make(ThompsonSampler, variants, stratify=column)
-        sampler.posterior.observe(np.arange(12), np.zeros(12), np.full(12, 1000))
-        for _ in range(10):
-            assert (sampler.draw(16).sample_index[::2] < 12).sum() == 2
+    labels = np.where(variants.kind > 0, "variant", np.where(np.arange(48) < 12, "hard", "easy"))
+    sampler = make(ThompsonSampler, variants, stratify=labels)
+    sampler.posterior.observe(np.arange(12), np.zeros(12), np.full(12, 1000))
+    for _ in range(10):
+        assert (sampler.draw(16).sample_index[::2] < 12).sum() == 2
 
 
 @every_match

@@ -129,16 +129,13 @@ def test_reading_refuses_a_line_that_was_altered_by_its_number_and_leaves_out_ha
         log.read()
 
 
-def test_the_log_of_another_run_is_set_aside_by_the_first_line_and_never_overwritten(written):
+def test_the_log_of_another_run_is_set_aside_by_the_first_line_and_a_log_that_is_gone_stops_the_run(written):
     log, _, content = written
     append(log, 1, rows=(7, 8))
     assert [line["sample_index"] for line in log.read()] == [[7, 8]]
     assert (log.path.parent / "vade_selection-1.jsonl").read_bytes() == content
     assert log.set_aside() == log.path.parent / "vade_selection-2.jsonl"
     assert (log.set_aside(), log.read()) == (None, [])
-
-
-def test_a_log_that_cannot_be_written_or_is_gone_stops_the_run(log):
     append(log, 1)
     log.path.unlink()
     with refused(CheckpointSaveError, names=[log.path], offers=["resume_from_checkpoint='auto'"]):

@@ -83,19 +83,13 @@ def test_the_spread_of_rewards_of_0_and_1_is_the_unbiased_2p_1_minus_p(rewards):
 
 # ----------------------------------------------------------------------------------------------------- properties
 
-SCORES = st.one_of(st.just(NAN), st.floats(0.0, 1.0, width=32))
+SCORES = st.just(NAN) | st.floats(0.0, 1.0, width=32)
 
 
-@st.composite
-def generation_batches(draw):
-    num_groups, num_generations = draw(st.integers(1, 6)), draw(st.integers(1, 8))
-    size = num_groups * num_generations
-    return np.array(draw(st.lists(SCORES, min_size=size, max_size=size))), np.arange(num_groups)
-
-
-@given(generation_batches(), st.one_of(st.none(), st.floats(0.0, 1.0)))
-def test_whatever_comes_out_is_what_a_posterior_accepts(batch, threshold):
-    outcomes = group_outcomes(*batch, threshold=threshold)
-    posterior = BetaPosterior(len(outcomes.sample_index))
+@given(st.data(), st.integers(1, 6), st.integers(1, 8), st.none() | st.floats(0.0, 1.0))
+def test_whatever_comes_out_is_what_a_posterior_accepts(data, groups, generations, threshold):
+    size = groups * generations
+    rewards = np.array(data.draw(st.lists(SCORES, min_size=size, max_size=size)))
+    outcomes, posterior = group_outcomes(rewards, np.arange(groups), threshold=threshold), BetaPosterior(groups)
     posterior.observe(outcomes.sample_index, outcomes.successes, outcomes.trials)
-    assert (posterior.alpha + posterior.beta).sum() == pytest.approx(np.count_nonzero(~np.isnan(batch[0])))
+    assert (posterior.alpha + posterior.beta).sum() == pytest.approx(np.count_nonzero(~np.isnan(rewards)))
