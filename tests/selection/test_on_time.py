@@ -76,9 +76,10 @@ def test_rows_that_leave_little_to_choose_and_copies_are_said_where_outcomes_dec
         (numbered_rows(8), []),
         (numbered_rows(7), ["takes 4 of the 7 training rows, so selection can leave out only 3"]),
         (concatenate_datasets([numbered_rows(20), numbered_rows(3)]), ["3 of the 23 training rows equal"]),
+        (numbered_rows(9).with_transform(lambda rows: rows), ["have a transform"]),
     ):
         selection = make_selection(rows, UniformSampler(len(rows)), num_groups=4)
-        for adaptive, expected in ((True, said), (False, [])):
+        for adaptive, expected in ((True, said), (False, said if "transform" in str(said) else [])):
             caplog.clear()
             selection.describe_rows(adaptive=adaptive)
             for part, warning in zip(expected, warnings_of(caplog), strict=True):

@@ -45,6 +45,11 @@ class OnTimeSelection:
     def describe_rows(self, *, adaptive: bool) -> None:
         """Log the warnings about the training set, before training; `adaptive` if outcomes decide the choices."""
         num_rows, left_out = len(self.dataset), len(self.dataset) - self.num_groups
+        if self.loader.decoder.has_transform:
+            logger.warning(
+                "The training rows have a transform (`Dataset.set_transform`). The trainer runs it once for each "
+                "chosen row, and TRL for each completion. With a random one a group's completions share one draw."
+            )
         if adaptive and left_out < self.num_groups:
             logger.warning(
                 f"A generation batch takes {self.num_groups} of the {num_rows} training rows, so selection can leave "

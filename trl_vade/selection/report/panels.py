@@ -101,10 +101,7 @@ def running_mean(values: NDArray[np.float64], window: int = WINDOW) -> NDArray[n
 
 
 def draw_report(run: Run, path: Path) -> dict[str, bytes]:
-    """Draw the panels for which the run has something to show, and return each as SVG without a ground, by its title.
-
-    All go into the PNG `path`, two in a row. A last one alone takes the whole row.
-    """
+    """Draw what the run has to show into the PNG `path`, two panels in a row, and return each as SVG, by its title."""
     panels = {"Useful groups": _useful}
     panels |= {"Validation score": _validation} if run.validation() else {}
     panels |= {"Reward": _rewards} if any("reward" in entry for entry in run.history) else {}

@@ -96,10 +96,9 @@ def data_set_of(entry: Mapping[str, Any]) -> str:
 
 
 def standard_error(score: float, answers: int | None) -> float | None:
-    """Return the standard error of a mean over sampled answers to fixed questions.
+    """Return the standard error of a mean over so many answers to fixed questions, at most too large.
 
-    It is at most too large: answers to one question differ less than answers to all. None outside [0, 1] or if the
-    number of answers is not known.
+    None outside [0, 1] or if their number is not known.
     """
     return math.sqrt(score * (1 - score) / answers) if answers and 0 <= score <= 1 else None
 
