@@ -234,8 +234,8 @@ def test_a_sampler_that_looks_ahead_is_caught_by_the_staleness_metric(text_model
     def looking_ahead():
         while len(ahead) < 2:
             rows = on_time()
-            ahead.append((rows, trainer.selection._in_flight))
-        rows, trainer.selection._in_flight = ahead.pop(0)
+            ahead.append((rows, trainer.selection.in_flight))
+        rows, trainer.selection.in_flight = ahead.pop(0)
         return rows
 
     trainer.selection.choose = looking_ahead

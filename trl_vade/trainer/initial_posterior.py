@@ -14,10 +14,10 @@ from tqdm import tqdm
 from trl import GRPOConfig
 
 from trl_vade.hub.uploading import is_hub_id
-from trl_vade.selection.warm_start import evidence, what_to_say
 
 from .main_process import on_main_process
 from .presets import setting, warm_start_source
+from .warm_start import evidence, what_to_say
 
 logger = get_logger(__name__)
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.samplers.base import PosteriorSampler, PromptSampler
+from trl_vade.samplers.own import OwnSampler, path_of
 from trl_vade.samplers.posterior import BetaPosterior
-from trl_vade.selection.own_sampler import OwnSampler, path_of
 
 VERBS = "draw, observe, state_dict, load_state_dict and metrics"
 SAMPLERS = ("thompson", "greedy", "uniform")

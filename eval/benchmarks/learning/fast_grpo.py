@@ -203,5 +203,6 @@ def _observe(part: Rollouts, sampler: Any, signal: RewardSignal | None) -> NDArr
     outcomes = signal.outcomes(part.rewards.flatten()[:, None].double().numpy(), part.sample_index, weights=np.ones(1))
     if signal.is_spread:
         sampler.use_spreads()
-    sampler.observe(part.sample_index, outcomes.successes, trials, outcomes.is_mixed)
+    live = outcomes.has_gradient if signal.is_spread else outcomes.is_mixed
+    sampler.observe(part.sample_index, outcomes.successes, trials, live)
     return outcomes.successes

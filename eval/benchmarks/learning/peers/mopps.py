@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from trl_vade.checks import FloatArray, IntArray, check_decay, check_share, check_whole_number
+from trl_vade.checks import FloatArray, IntArray, check_share, check_whole_number
 from trl_vade.samplers.posterior import BetaPosterior
 from trl_vade.samplers.strata import largest
 
@@ -36,7 +36,7 @@ class MoPPSSampler(PeerSampler):
         self, num_samples: int, *, seed: int = 0, decay: float = 0.5, pool_factor: int = 8, target: float = 0.5
     ) -> None:
         settings = {
-            "decay": check_decay("decay", decay),
+            "decay": check_share("decay", decay),
             "pool_factor": check_whole_number(
                 "pool_factor", pool_factor, minimum=1, advice="1 draws every candidate; MoPPS uses 8."
             ),
