@@ -1,17 +1,17 @@
-"""Where a library has mended a fault of tests/upstream, its correction changes nothing; else it does."""
+"""Where a library has mended a fault of docs/upstream, its correction changes nothing; else it does."""
 
 from types import SimpleNamespace
 
 import pytest
 import torch
 from huggingface_hub import ModelCardData
+from tests.upstream.test_upstream import SCRIPTS
 from transformers import Trainer
 from trl import GRPOTrainer
 from trl.generation import vllm_generation
 
 from tests.docs.pages import ROOT
 from tests.support.runs import logged, says_a_digit, train
-from tests.upstream.test_upstream import SCRIPTS
 from trl_vade import VADEGRPOTrainer
 from trl_vade.trainer import grpo_trainer
 from trl_vade.trainer.batch_rows import with_pixels_counted
@@ -24,7 +24,7 @@ from trl_vade.trainer.generation.corrections import (
 from trl_vade.trainer.generation.engine_processor import engine_with_trainers_processor
 from trl_vade.trainer.publishing.model_card import _complete_metadata
 
-TRIED = {  # by script of tests/upstream: the tests here or elsewhere that drive both
+TRIED = {  # by script of docs/upstream: the tests here or elsewhere that drive both
     "rows_without_images": "test_missing_images",
     "empty_pixels": "test_empty_pixels",
     "video_token": "test_suppressed_tokens",
