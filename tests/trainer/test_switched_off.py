@@ -5,13 +5,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 from huggingface_hub import ModelCardData
-from tests.upstream.test_upstream import SCRIPTS
 from transformers import Trainer
 from trl import GRPOTrainer
 from trl.generation import vllm_generation
 
 from tests.docs.pages import ROOT
 from tests.support.runs import logged, says_a_digit, train
+from tests.test_upstream import SCRIPTS
 from trl_vade import VADEGRPOTrainer
 from trl_vade.trainer import grpo_trainer
 from trl_vade.trainer.batch_rows import with_pixels_counted
