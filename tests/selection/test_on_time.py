@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 from accelerate import Accelerator
-from datasets import concatenate_datasets
 
 from tests.support.rows import ids, numbered_rows, picture, process
 from trl_vade import ThompsonSampler, UniformSampler
@@ -66,24 +65,6 @@ def test_a_choice_that_was_not_foreseen_is_made_all_the_same(make_selection):
     rows = selection.choose()
     assert ids(rows) == [f"row-{row}" for row in selection.in_flight.sample_index for _ in range(4)]
     assert [row["image"].getpixel((0, 0))[0] for row in rows[::4]] == selection.in_flight.sample_index.tolist()
-
-
-# ------------------------------------------------------------------------------------------- what is said of the rows
-
-
-def test_rows_that_leave_little_to_choose_and_copies_are_said_where_outcomes_decide(make_selection, caplog):
-    for rows, said in (
-        (numbered_rows(8), []),
-        (numbered_rows(7), ["takes 4 of the 7 training rows, so selection can leave out only 3"]),
-        (concatenate_datasets([numbered_rows(20), numbered_rows(3)]), ["3 of the 23 training rows equal"]),
-        (numbered_rows(9).with_transform(lambda rows: rows), ["have a transform"]),
-    ):
-        selection = make_selection(rows, UniformSampler(len(rows)), num_groups=4)
-        for adaptive, expected in ((True, said), (False, said if "transform" in str(said) else [])):
-            caplog.clear()
-            selection.describe_rows(adaptive=adaptive)
-            for part, warning in zip(expected, warnings_of(caplog), strict=True):
-                assert part in warning
 
 
 # ------------------------------------------------------------------------------------------- rollout initialisation

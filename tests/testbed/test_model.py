@@ -14,7 +14,6 @@ from transformers import (
     Qwen2_5_VLProcessor,
 )
 
-from trl_vade.testbed import __main__ as testbed
 from trl_vade.testbed import build_dataset, load_testbed_model
 from trl_vade.testbed import pretrained as pretrained_module
 from trl_vade.testbed.dataset import iter_scenes
@@ -147,17 +146,3 @@ def test_fine_tuning_learns(processor):
 def test_a_cached_model_is_not_built_twice(directory, monkeypatch):
     monkeypatch.setattr(pretrained_module, "finetune", lambda *_, **__: pytest.fail("built a second time"))
     assert load_testbed_model(cache_dir=directory.parent, settings=SHORT, progress=False) == directory
-
-
-def test_pass_rates_come_in_eighths_and_repeat_and_the_report_counts_groups(model, processor, rows, monkeypatch):
-    # A reward that any text has a chance of: four training steps do not teach the tags.
-    monkeypatch.setattr(testbed, "exact_answer_reward", lambda said, answers: [float(len(one) % 2) for one in said])
-    monkeypatch.setattr(testbed, "BATCH_SIZE", 5)
-    first, again = (testbed.pass_rates(model, processor, rows) for _ in range(2))
-    assert first.shape == (12,)
-    assert np.array_equal(first, again)
-    assert np.array_equal(first * 8, np.round(first * 8))
-    assert first.std() > 0
-    report = testbed.report(np.array([1.0, 0.0, 0.0, 0.5] + [1.0] * 8), rows)
-    assert "12 rows, mean pass rate 0.792" in report
-    assert "all right 75.0%, all wrong 16.7%, mixed 8.3%" in report

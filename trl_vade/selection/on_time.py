@@ -42,23 +42,12 @@ class OnTimeSelection:
         self.in_flight: InFlight | None = None  # the rows that were chosen and have no scores yet
         self._seconds_before = 0.0  # of selection, before the last generation batch was chosen
 
-    def describe_rows(self, *, adaptive: bool) -> None:
-        """Log the warnings about the training set, before training; `adaptive` if outcomes decide the choices."""
-        num_rows, left_out = len(self.dataset), len(self.dataset) - self.num_groups
+    def say_transform(self) -> None:
+        """Log a warning if the rows have a transform, which runs less often here than in TRL."""
         if self.loader.decoder.has_transform:
             logger.warning(
                 "The training rows have a transform (`Dataset.set_transform`). The trainer runs it once for each "
                 "chosen row, and TRL for each completion. With a random one a group's completions share one draw."
-            )
-        if adaptive and left_out < self.num_groups:
-            logger.warning(
-                f"A generation batch takes {self.num_groups} of the {num_rows} training rows, so selection can leave "
-                f"out only {left_out}. This is close to uniform choice. Add rows or use a smaller batch."
-            )
-        if adaptive and (num_copies := self.sample_keys[1]):
-            logger.warning(
-                f"{num_copies} of the {num_rows} training rows equal an earlier row in all columns. Each copy has a "
-                "posterior of its own. Drop the copies, or add an id column if they are different questions."
             )
 
     def choose(self) -> Rows:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trl_vade.errors import ConfigurationError, ObservationError, abbreviated
+from trl_vade.errors import ConfigurationError, ObservationError
 
 from .outcomes import GroupOutcomes, differ, group_outcomes, in_groups, read_by_total, spread_outcomes, total_rewards
 
@@ -116,13 +116,6 @@ class RewardSignal:
         if self._name is not None and (scores := read[~np.isnan(read)]).size:
             self._learn(scores)
         unread = np.isnan(read).all(axis=1) & ~np.isnan(total).all(axis=1)  # rows of another task
-        if unread.any():
-            self._once(
-                "unread",
-                f"The reward function {self._name!r} returned None for all completions of the rows "
-                f"{abbreviated(sample_index[unread].tolist())}. They are chosen by the spread of their total rewards. "
-                "To choose them by success, let one function score all rows, and set vade_success_reward to it.",
-            )
         if self.is_spread:
             outcomes = spread_outcomes(np.where(unread[:, None], total, read), sample_index)
             known = outcomes.trials > 0

@@ -35,7 +35,6 @@ from .generation.engine_processor import engine_with_trainers_processor
 from .images.once import ImagesOnce
 from .initial_posterior import may_resume, read_warm_start
 from .loader import TicketDataset, TicketSampler, UndisturbedWorker, numbers_of, of_tickets, rows_of_batch
-from .method_owners import say_own_views
 from .preflight import look_over
 from .presets import is_adaptive
 from .publishing.model_card import write_model_card
@@ -117,7 +116,6 @@ class VADEGRPOTrainer(GRPOTrainer):
             self.add_callback(StepTimer(lambda: self.selection.feedback.seconds, self._metrics["train"]))
         if on_time or args.vade_down_sampling not in (None, "none"):
             self._batch = GenerationBatch(self)
-        say_own_views(self)
         self.add_callback(VADEReportCallback(self))
         install_console(self)
 

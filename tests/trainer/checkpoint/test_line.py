@@ -14,7 +14,7 @@ from tests.support.marks import slow
 from tests.support.refusals import refused
 from tests.support.runs import StopAfter, assert_equal_weights, says_a_digit, weights
 from trl_vade import VADEGRPOTrainer
-from trl_vade.errors import CheckpointSaveError, ConfigurationError
+from trl_vade.errors import CheckpointSaveError
 from trl_vade.selection.log import SelectionLog
 from trl_vade.trainer.checkpoint.folders import complete_checkpoints
 from trl_vade.trainer.checkpoint.resuming import write_marker
@@ -94,13 +94,6 @@ def test_a_preempted_run_needs_nobody_at_any_time(begin, caplog):
     resumed = begin()
     assert go_on(resumed) == 2
     assert_equal_weights(weights(resumed), end)
-
-
-@pytest.mark.parametrize("adapters", [True, False])
-def test_adapters_do_not_go_on_from_a_whole_model_nor_the_other_way_round(begin, adapters):
-    begin(stop=1, adapters=not adapters).train()
-    with refused(ConfigurationError, ["checkpoint-1", "adapters"], ["peft_config", "output_dir"]):
-        go_on(begin(adapters=adapters))
 
 
 def test_states_and_a_log_that_are_missing_are_named_and_training_goes_on(begin, caplog):
