@@ -9,7 +9,7 @@ from tests.support.agents import agent_tokenizer
 from tests.support.rows import make_text_rows
 from tests.support.runs import SMALL_RUN, assert_equal_weights, says_a_digit, weights
 
-TIMED = ("step_time", "_runtime", "_per_second")
+TIMED = ("step_time", "_runtime", "_per_second", "_seconds", "_seconds_total")
 """Ends of the keys of the log that hold wall times."""
 
 
@@ -89,11 +89,18 @@ def play(situation, model, folder, *, stock=False, **settings):
     return situation.drive(make, side), side.seen
 
 
-def plain_history(trainer):
-    """The log, less wall times and the keys of VADE, as texts: NaN equals NaN there."""
+def full_history(trainer):
+    """The log, less wall times, as texts: NaN equals NaN there."""
     return [
-        {key: repr(value) for key, value in entry.items() if not key.endswith(TIMED) and not key.startswith("vade/")}
+        {key: repr(value) for key, value in entry.items() if not key.endswith(TIMED)}
         for entry in trainer.state.log_history
+    ]
+
+
+def plain_history(trainer):
+    """`full_history`, less the keys of VADE."""
+    return [
+        {key: value for key, value in entry.items() if not key.startswith("vade/")} for entry in full_history(trainer)
     ]
 
 
