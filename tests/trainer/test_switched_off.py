@@ -7,7 +7,6 @@ import torch
 from huggingface_hub import ModelCardData
 from transformers import Trainer
 from trl import GRPOTrainer
-from trl.generation import vllm_generation
 
 from tests.docs.prose import ROOT
 from tests.docs.test_upstream import PAGES
@@ -15,13 +14,9 @@ from tests.support.runs import logged
 from trl_vade import VADEGRPOTrainer
 from trl_vade.trainer import grpo_trainer
 from trl_vade.trainer.batch_rows import with_pixels_counted
-from trl_vade.trainer.generation.colocated import with_single_tokens
 from trl_vade.trainer.generation.corrections import (
-    suppress_vision_tokens,
     without_empty_images,
-    without_missing_images,
 )
-from trl_vade.trainer.generation.engine_processor import engine_with_trainers_processor
 from trl_vade.trainer.publishing.model_card import _complete_metadata
 
 ELSEWHERE = {  # the pages of docs/upstream whose correction is driven both ways in another file
@@ -37,6 +32,9 @@ ELSEWHERE = {  # the pages of docs/upstream whose correction is driven both ways
     "tests/lmms/test_guard.py": "answers_executed generation_config mathvista_answers missing_weights",
     "tests/trainer/checkpoint/test_reference_model.py": "reference_model",
     "tests/trainer/checkpoint/test_resuming.py": "other_safetensors",
+    "tests/trainer/generation/test_colocated.py": "colocated_requests",
+    "tests/trainer/generation/test_corrections.py": "rows_without_images video_token",
+    "tests/trainer/generation/test_engine_processor.py": "engine_processor",
     "tests/trainer/publishing/test_publication.py": "skipped_pushes",
 }
 
@@ -47,12 +45,6 @@ def test_every_page_has_a_test():
     assert [path for path in ELSEWHERE if not (ROOT / path).is_file()] == []
 
 
-def test_rows_without_images():
-    mended = (*range(6), [["a"], []], [])
-    assert without_missing_images(mended) == mended
-    assert without_missing_images((*range(6), [["a"], None], [])) == mended
-
-
 def test_empty_pixels():
     model = SimpleNamespace(config=SimpleNamespace(image_token_id=5))
     mended = {"input_ids": torch.ones(1, 2)}
@@ -60,18 +52,6 @@ def test_empty_pixels():
     for named in (mended, pixels):
         assert without_empty_images(model, (), named)[1] is named
     assert without_empty_images(model, (), pixels | {"pixel_values": torch.ones(0, 6)})[1].keys() == mended.keys()
-
-
-@pytest.mark.parametrize("by_trl", [[5, 6], [5], None])
-def test_video_token(by_trl):
-    trainer = SimpleNamespace(
-        model=SimpleNamespace(config=SimpleNamespace(image_token_id=5, video_token_id=6)),
-        use_vllm=False,
-        generation_config=SimpleNamespace(suppress_tokens=by_trl),
-        generation_kwargs={},
-    )
-    suppress_vision_tokens(trainer)
-    assert trainer.generation_config.suppress_tokens == [5, 6]
 
 
 def test_pixels_by_row():
@@ -128,23 +108,3 @@ def test_card_licence(licence):
     _complete_metadata(data, {}, vision=False)
     assert data.get("licence") is None
     assert data.license == (None if licence else "mit")
-
-
-# ------------------------------------------------------------------------------------ what vLLM's tests show as faults
-
-
-def test_colocated_requests():
-    assert with_single_tokens([1, 9, 2, 9, 3], 9) == [1, 9, 2, 9, 3]
-    assert with_single_tokens([1, 9, 9, 2, 9, 9, 3], 9) == [1, 9, 2, 9, 3]
-
-
-def test_engine_processor(monkeypatch, vision_model_path):
-    from transformers import AutoProcessor
-
-    monkeypatch.setattr(vllm_generation, "LLM", dict, raising=False)
-    processor = AutoProcessor.from_pretrained(vision_model_path, min_pixels=784, max_pixels=12544)
-    trainer = SimpleNamespace(processing_class=processor)
-    args = SimpleNamespace(use_vllm=True, vllm_mode="colocate", trust_remote_code=False)
-    with engine_with_trainers_processor(trainer, args):
-        made = vllm_generation.LLM(model=vision_model_path, mm_processor_kwargs={"size": "of TRL"})
-    assert made["mm_processor_kwargs"] == {"size": "of TRL"}
