@@ -16,7 +16,6 @@ FSDP2 = REPOSITORY / "trl_vade" / "recipes" / "accelerate" / "fsdp2.yaml"
 
 def start(
     folder: Path,
-    engine: str,
     *options,
     processes: int = 1,
     sharded: bool = False,
@@ -27,7 +26,6 @@ def start(
 
     Args:
         folder: of the run.
-        engine: hf, colocate or server.
         options: of the command `tests.engines.run`.
         processes: over gloo.
         sharded: whether they share the weights (FSDP2, the project's own configuration, in float32).
@@ -49,7 +47,7 @@ def start(
     # A tensor-parallel engine's shared memory has one name for all runs on a CPU (vLLM 0.31), and outlives its run.
     for leftover in Path("/dev/shm").glob("-tp:0-*-cpushm_*"):
         leftover.unlink()
-    run += [str(folder), "--engine", engine, *map(str, options)]
+    run += [str(folder), *map(str, options)]
     run += ["--placeholders-excluded"] if placeholders_excluded and not sharded else []
     done = subprocess.run(
         [*launcher, *run, "--settings", json.dumps(settings)],

@@ -1,6 +1,6 @@
 """One training run of the testbed model under an engine; `measure-<rank>-<step>.json` says what came of it.
 
-usage: python -m tests.engines.on_cpu tests.engines.run FOLDER --engine hf|colocate|server [OPTIONS]
+usage: python -m tests.engines.on_cpu tests.engines.run FOLDER [--server URL] [OPTIONS]
 
 `--without` takes a correction of `trl_vade.trainer.generation.corrections` out for some steps, which shows what it is
 for.
@@ -11,7 +11,6 @@ import hashlib
 import json
 import logging
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,9 +21,7 @@ from accelerate.utils import DistributedType
 from datasets import Dataset
 from PIL import ImageOps
 from transformers import AutoConfig, AutoProcessor, TrainerCallback
-from trl import GRPOConfig, GRPOTrainer
 
-from tests.engines.on_cpu import DIFFERENCE
 from tests.support.rows import with_variants
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.testbed import load_testbed_dataset, load_testbed_model
@@ -56,7 +53,6 @@ SETTINGS = {
     "vllm_gpu_memory_utilization": 0.1,
     "vllm_max_model_length": 128,
 }
-VISION_INPUTS = ("pixel_values", "image_grid_thw", "num_images", "mm_token_type_ids")
 NUM_ROWS = 16  # every image comes again after two generation batches of eight
 
 
@@ -85,29 +81,27 @@ def with_mirrors(rows: Dataset) -> Dataset:
 
 
 class Watch(TrainerCallback):
-    """Notes what each step logged, how long it took and where it led; takes corrections out for their steps."""
+    """Notes what each step logged and where it led; takes corrections out for their steps."""
 
     def __init__(self, without: list[tuple[str, int, int]]):
         self.without = without
         self.steps, self.evaluations, self.completions = [], [], []
-        self.trainer, self.began, self.put_back = None, 0.0, []
-        self.sampled = self.difference = None
+        self.trainer, self.put_back = None, []
 
     def on_step_begin(self, args, state, control, **kwargs):
         for correction, first, last in self.without:
             if state.global_step + 1 == first:
                 self.put_back.append((last, take_out(correction, self.trainer)))
-        self.began = time.perf_counter()
 
     def on_step_end(self, args, state, control, model, **kwargs):
-        self.steps.append({"seconds": time.perf_counter() - self.began, "weights": digest(model.state_dict())})
+        self.steps.append({"weights": digest(model.state_dict())})
         for last, put_back in self.put_back:
             if state.global_step == last:
                 put_back()
 
     def on_log(self, args, state, control, logs, **kwargs):
         if "loss" in logs:
-            self.steps[-1] |= ({} if self.difference is None else {DIFFERENCE: self.difference}) | logs
+            self.steps[-1] |= logs
         if "eval_reward" in logs:
             self.evaluations.append(logs["eval_reward"])
 
@@ -138,33 +132,6 @@ def exclude_from_the_head(model: torch.nn.Module, tokens: list[int]) -> None:
     head.register_buffer("bias", bias, persistent=False)
 
 
-def compare_with_transformers(trainer: GRPOTrainer, watch: Watch) -> None:
-    """Note what TRL notes with vLLM: the difference of the log-probabilities that sampled and those trained on."""
-    generate, prepare = trainer.model.generate, trainer._generate_and_score_completions
-
-    def noting(*args, **kwargs):
-        output = generate(*args, **kwargs, return_dict_in_generate=True, output_scores=True)
-        tokens = output.sequences[:, -len(output.scores) :]
-        logps = torch.stack(output.scores, dim=1).log_softmax(-1)
-        watch.sampled = logps.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
-        return output.sequences
-
-    def comparing(rows):
-        batch = prepare(rows)
-        if trainer.model.training:
-            ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
-            mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
-            images = {name: batch[name] for name in VISION_INPUTS if name in batch}
-            with torch.no_grad():
-                score = trainer._get_per_token_logps_and_entropies
-                logps, *_ = score(trainer.model, ids, mask, batch["completion_ids"].shape[1], **images)
-            difference = (logps - watch.sampled[:, : logps.shape[1]]).abs()[batch["completion_mask"].bool()]
-            watch.difference = difference.mean().item()
-        return batch
-
-    trainer.model.generate, trainer._generate_and_score_completions = noting, comparing
-
-
 class Said(logging.Handler):
     """Notes what trl_vade logs."""
 
@@ -189,8 +156,6 @@ def digest(state: dict[str, torch.Tensor]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--engine", choices=["hf", "colocate", "server"], required=True)
-    parser.add_argument("--trainer", choices=["vade", "stock"], default="vade")
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--resume", type=int)
     parser.add_argument("--server", metavar="URL")
@@ -213,7 +178,7 @@ def main() -> None:
         watch.completions.append([[*map(int, ids)] for ids in completion_ids])
         return exact_answer_reward(completion_ids=completion_ids, **columns)
 
-    engine = {"use_vllm": options.engine != "hf", "vllm_mode": "server" if options.server else "colocate"}
+    engine = {"use_vllm": True, "vllm_mode": "server" if options.server else "colocate"}
     engine["vllm_server_base_url"] = options.server
     model = options.model or str(load_testbed_model(progress=False))
     placeholders = vision_token_ids(AutoConfig.from_pretrained(model))
@@ -227,14 +192,13 @@ def main() -> None:
     settings = SETTINGS | engine | {"max_steps": options.steps, "save_steps": 3} | options.settings
     if "ACCELERATE_USE_FSDP" in os.environ:  # accelerate 1.15 shards on GPUs alone; see tests/integration/sharded.py
         PartialState().distributed_type = DistributedType.MULTI_GPU
-    vade = options.trainer == "vade"
     train_rows, eval_rows = rows(options.mixed)
     if "vade_variants" in settings:
         train_rows = with_mirrors(train_rows)
-    watch.trainer = trainer = (VADEGRPOTrainer if vade else GRPOTrainer)(
+    watch.trainer = trainer = VADEGRPOTrainer(
         model,
         reward,
-        (VADEGRPOConfig if vade else GRPOConfig)(str(options.folder), **settings),
+        VADEGRPOConfig(str(options.folder), **settings),
         train_rows,
         eval_dataset=eval_rows,
         processing_class=processor,
@@ -242,8 +206,6 @@ def main() -> None:
     )
     if options.placeholders_excluded:
         exclude_from_the_head(trainer.model, placeholders)
-    if options.engine == "hf":
-        compare_with_transformers(trainer, watch)
     error = None
     try:
         trainer.train(resume_from_checkpoint=options.resume and f"{options.folder}/checkpoint-{options.resume}")

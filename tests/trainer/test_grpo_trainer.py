@@ -1,6 +1,5 @@
 """`VADEGRPOTrainer` on a real text model: its overrides, what it takes as TRL's trainer does, and its feedback."""
 
-import difflib
 import functools
 import inspect
 from pathlib import Path
@@ -23,7 +22,6 @@ OVERRIDES = {
     for name, member in vars(VADEGRPOTrainer).items()
     if inspect.isfunction(member) and name in dir(GRPOTrainer)
 }
-REPLACED = ("_push_from_checkpoint", "init_hf_repo", "push_to_hub")  # the methods that upload
 
 
 def test_every_override_has_the_signature_of_the_installed_parent():
@@ -32,25 +30,6 @@ def test_every_override_has_the_signature_of_the_installed_parent():
 
     wrong = [name for name, ours in OVERRIDES.items() if parameters(ours) != parameters(getattr(GRPOTrainer, name))]
     assert wrong == []
-
-
-@pytest.mark.parametrize("name", sorted(OVERRIDES))
-def test_no_override_is_long_or_a_copy_of_its_parent(name):
-    def code_of(function):
-        # By its code object: `__init__` and `train` wear the parent's signature (functools.wraps), and unwrapping them
-        # would compare the parent with itself.
-        lines = [line.strip() for line in inspect.getsource(function.__code__).splitlines()[1:]]
-        return [line for line in lines if line and not line.startswith(("#", '"""'))]
-
-    parent = getattr(GRPOTrainer, name)
-    ours = inspect.unwrap(OVERRIDES[name], stop=lambda function: getattr(function, "__wrapped__", parent) is parent)
-    mine, theirs = code_of(ours), code_of(inspect.unwrap(parent))
-    # The call of the parent is the rule, and where the parent calls its own parent the line is the same.
-    own = [line for line in mine if "super()" not in line]
-    shared = sum(block.size for block in difflib.SequenceMatcher(None, own, theirs, False).get_matching_blocks())
-    assert any("super()" in line for line in mine) != (name in REPLACED)
-    assert len(mine) <= (30 if name == "__init__" else 15)
-    assert shared <= 3
 
 
 def test_no_epoch_makes_a_list_of_all_rows_for_tickets_that_nobody_reads(made, text_rows, monkeypatch):
@@ -124,12 +103,6 @@ def test_tensorboard_receives_the_metrics(run, tmp_path, monkeypatch):
     run(max_steps=2, report_to="tensorboard")
     events = EventAccumulator(str(tmp_path / "board")).Reload()
     assert [event.value for event in events.Scalars("train/vade/rollouts")] == [16, 32]
-
-
-@pytest.mark.parametrize("transform", [True, False])
-def test_a_transform_is_said_to_run_once_for_each_row(run, text_rows, caplog, transform):
-    run(rows=text_rows.with_transform(dict) if transform else text_rows, max_steps=1)
-    assert ("once for each chosen row" in caplog.text) is transform
 
 
 # ------------------------------------------------------------------------------------------------------ feedback

@@ -340,30 +340,6 @@ def test_only_the_chosen_tokens_get_a_gradient(run, settings):
     assert logged(trainer, "vade/trained_completions")[-1] == sum(kept_rollouts(trainer))
 
 
-A = torch.tensor([1.5, -0.5, 0.0, 0.8])
-H = torch.tensor([[0.1, 0.9, 0.3, 0.0], [2.0, 0.2, 1.0, 0.6], [3.0, 3.0, 0.0, 0.0], [0.05, 1.2, 0.4, 0.0]])
-MASK = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 0]])
-
-
-@pytest.mark.parametrize(
-    ("share", "chosen"),
-    [
-        (0.2, {(0, 1), (1, 0), (3, 1)}),
-        (0.25, {(0, 1), (1, 0), (3, 1), (1, 2)}),
-        (0.5, {(0, 1), (0, 2), (1, 0), (1, 2), (1, 3), (3, 1), (3, 2)}),
-        (1.0, {tuple(place) for place in MASK.nonzero().tolist()}),
-    ],
-)
-def test_the_tokens_chosen_are_the_golden_ones(made, share, chosen):
-    thinning = made(vade_down_sampling="d3s", vade_keep_tokens=share)._batch.thinning
-    logps = torch.zeros(4, 4, requires_grad=True)
-    with thinning.loss_of({"advantages": A, "completion_mask": MASK, "completion_ids": MASK}):
-        selected, entropies, _ = thinning.logps(lambda: (logps, H, None))
-    (selected * MASK).sum().backward()
-    assert {tuple(place) for place in logps.grad.nonzero().tolist()} == chosen
-    assert entropies.equal(H)
-
-
 @pytest.mark.parametrize(("level", "some"), [("token", True), ("sequence", False)])
 def test_trls_entropy_quantile_selects_no_tokens_of_a_sequence_ratio(run, level, some):
     """Why D3S has a seam of its own (TRL 1.16). When this fails, `get_high_entropy_mask` may serve for both."""
@@ -381,20 +357,6 @@ def test_trls_entropy_quantile_selects_no_tokens_of_a_sequence_ratio(run, level,
 
 
 # ------------------------------------------------------------------------------------------------- code of the user's
-
-
-def test_a_function_in_the_place_of_generate_is_called_once_a_batch(made):
-    trainer, asked = made(fifth_letter, max_steps=2), []
-
-    def constant(prompts):
-        asked.append(len(prompts))
-        ids = trainer._tokenize_prompts(prompts)[0]
-        completions = [[{"role": "assistant", "content": str(number % 10)}] for number in range(len(ids))]
-        return ids, [[5, 6]] * len(ids), None, completions, None, {}, None, []
-
-    trainer._generate = constant
-    trainer.train()
-    assert asked == [16, 16]
 
 
 class WithAdvantages(VADEGRPOTrainer):

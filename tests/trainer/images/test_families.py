@@ -19,7 +19,7 @@ from tests.support.seen_pictures import SeenPictures, seen_pictures
 from tests.support.vision_runs import FirstGradients, assert_same_but_for_rounding, images, picture_rows
 from trl_vade.trainer.generation.corrections import vision_token_ids
 
-DEFAULT = ("qwen2_5_vl", "idefics3")
+DEFAULT = ("idefics3",)  # Qwen2.5-VL: test_images_once.py, test_battery.py
 FOUR_ROWS = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 4}  # 4 completions of each in a batch
 EVALUATED = {"eval_strategy": "steps", "eval_steps": 1, "per_device_eval_batch_size": 4, "num_iterations": 2}
 
@@ -101,7 +101,7 @@ def test_it_is_stock_trl_to_the_bit(run, family, settings):
     assert len(stock.seen.passes) >= 2 * (1 + 4)  # to generate, and of each micro-batch
 
 
-@pytest.mark.parametrize("family", slow_but([*DEFAULT, "idefics3"], FAMILIES))
+@pytest.mark.parametrize("family", slow_but(DEFAULT, FAMILIES))
 def test_rows_without_a_gradient_are_left_out_of_the_old_log_probabilities(run, family):
     """The default, in which TRL splits the pictures of the rows that are left."""
     some = {"dead": (0, 2, 4, 6, 8), "num_iterations": 2, "vade_sampler": "thompson", "pictures": (1,)}
@@ -128,7 +128,7 @@ def test_the_tower_runs_once_for_a_picture_of_a_pass_and_gives_the_same_gradient
     assert_same_but_for_rounding(once.gradients, whole.gradients)
 
 
-@pytest.mark.parametrize("family", slow_but(["idefics3"], FAMILIES))
+@pytest.mark.parametrize("family", slow_but(DEFAULT, FAMILIES))
 def test_rows_without_a_picture_train_as_with_each_image_processed_for_each_completion(run, family):
     """Stock TRL refuses them. Some generation batches have as many pictures as prompts, some micro-batches none."""
     mixed = {"pictures": (2, 1, 0, 1), "per_device_train_batch_size": 2, "gradient_accumulation_steps": 8}
