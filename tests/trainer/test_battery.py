@@ -16,7 +16,7 @@ from tests.support.as_stock import Situation, assert_as_stock, full_history, pla
 from tests.support.marks import slow_but
 from tests.support.own_samplers import WorstLast
 from tests.support.rows import text_of, variants_of_text_rows
-from tests.support.runs import SaveAt, assert_equal_weights, assert_same_end, weights
+from tests.support.runs import SaveAt, assert_equal_weights, assert_same_end, logged, weights
 from tests.support.situations import SITUATIONS
 from tests.support.vision_runs import picture_rows
 from trl_vade import VADEReportCallback
@@ -85,6 +85,8 @@ def test_a_resumed_run_is_the_run_that_never_stopped(runs, world, sampler):
 
 
 def assert_same_run(resumed, whole):
+    seconds = logged(resumed, "vade/step_seconds_total")
+    assert seconds == sorted(seconds)  # those of the run before are added
     assert_same_end(resumed, whole)
     assert state_digest(resumed.selection.sampler) == state_digest(whole.selection.sampler)
     assert resumed.selection.feedback.signal.facts == whole.selection.feedback.signal.facts

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from PIL import ImageDraw
 
 from tests.support.agents import Board, board_rows
 from tests.support.as_stock import Situation, assert_as_stock, play
@@ -53,15 +52,6 @@ def with_judge(side):
     return {"reward_funcs": judge}
 
 
-def with_consumed_list(side):
-    def consume(completions, board, **columns):
-        taken = [entries.pop(0) for entries in board]
-        side.seen.append([len(entries) + 1 for entries in board])
-        return scores(completions, taken)
-
-    return {"reward_funcs": consume}
-
-
 def with_drawing(draw):
     """A reward that draws into the picture and counts the marks that it finds there."""
 
@@ -82,10 +72,6 @@ def by_load(image, number):
     image.load()[number, 0] = (1, 2, 3)
 
 
-def by_image_draw(image, number):
-    ImageDraw.Draw(image).point((number, 0), (1, 2, 3))
-
-
 SITUATIONS = {  # with the number that each completion sees if its values are its own
     "an environment keeps the row's list": (
         Situation({"max_completion_length": 12}, with_boards, board_rows, "agent_model_path"),
@@ -93,9 +79,7 @@ SITUATIONS = {  # with the number that each completion sees if its values are it
     ),
     "a rollout function appends to the prompts": (Situation({}, with_second_turn), 2),
     "a judge appends to the prompts": (Situation({}, with_judge), 2),
-    "a reward takes from a list": (Situation({}, with_consumed_list, board_rows), 4),
     "a reward draws by load": (Situation({}, with_drawing(by_load), one_image, "vision_model_path"), 1),
-    "a reward draws by ImageDraw": (Situation({}, with_drawing(by_image_draw), one_image, "vision_model_path"), 1),
 }
 QUICK = ["an environment keeps the row's list", "a reward draws by load"]
 

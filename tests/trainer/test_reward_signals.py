@@ -5,11 +5,10 @@ Resume of runs that are known by spreads or by learned bounds: `test_battery.py`
 
 import numpy as np
 import pytest
-from trl import GRPOTrainer
 
 from tests.support.marks import slow
 from tests.support.rows import numbered_rows, text_of
-from tests.support.runs import always_half, logged, says_a_digit
+from tests.support.runs import logged, says_a_digit
 from trl_vade.selection.log import SelectionLog
 
 
@@ -76,21 +75,6 @@ def test_rewards_of_which_no_name_says_success_are_known_by_the_spread_of_their_
     assert "spread of their total rewards" in caplog.text
     assert trainer.selection.sampler.state_dict()["settings"]["gain"] == "spread"
     assert all(np.all(np.array(line["successes"]) <= line["trials"]) for line in lines_of(trainer))
-
-
-def test_bounds_of_fractions_are_learned(run):
-    trainer = run(unique_letters, vade_success_threshold=None, max_steps=2)
-    assert trainer.selection.feedback.signal.bounds[0] >= 5
-
-
-def test_uniform_with_several_rewards_keeps_a_posterior_and_trains_as_stock(run):
-    rewards = [says_a_digit, always_half]
-    ours, stock = (
-        run(rewards, vade_sampler="uniform", max_steps=2),
-        run(rewards, trainer_class=GRPOTrainer, max_steps=2),
-    )
-    assert logged(ours, "loss") == logged(stock, "loss")
-    assert ours.selection.sampler.posterior.step == 2
 
 
 def test_with_one_reward_a_task_both_tasks_are_learned_and_the_metric_is_of_all_groups(run, caplog):

@@ -56,15 +56,6 @@ def test_with_uniform_further_trainings_and_replaced_rows_are_as_in_stock(begin,
 # --------------------------------------------------------------------------------------------------- other rows
 
 
-def test_replaced_rows_begin_with_a_new_posterior(begin, text_rows):
-    trainer, _ = begin()
-    trainer.train()
-    trainer.train_dataset = text_rows.select(range(8, 24))
-    trainer.args.max_steps = 1
-    trainer.train()
-    assert (trainer.selection.sampler.posterior.num_samples, trainer.selection.sampler.posterior.step) == (16, 1)
-
-
 def test_replaced_rows_are_looked_at_as_those_of_the_beginning(begin, text_rows):
     trainer, _ = begin(vade_stratify_by="limit")
     for rows, words in (
@@ -79,12 +70,14 @@ def test_replaced_rows_are_looked_at_as_those_of_the_beginning(begin, text_rows)
 
 def test_replaced_rows_are_trained_on_and_those_that_are_too_long_are_dropped(begin, text_rows):
     trainer, asked = begin(vade_max_prompt_length=40)
+    trainer.train()
+    asked.clear()
     long = [{"role": "user", "content": "say a digit " * 30}]
     trainer.train_dataset = text_rows.map(
         lambda row, number: {"prompt": long if number < 8 else row["prompt"]}, with_indices=True
     )
     trainer.train()
-    assert len(trainer.train_dataset) == 16
+    assert (trainer.selection.sampler.posterior.num_samples, trainer.selection.sampler.posterior.step) == (16, 6)
     assert not {name for batch in asked for name in batch} & {f"row-{number}" for number in range(8)}
 
 

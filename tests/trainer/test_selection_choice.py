@@ -1,13 +1,11 @@
-"""Settings -> sampler: every setting arrives, every kind is made."""
+"""Settings -> sampler: every setting arrives."""
 
 import numpy as np
 import pytest
 
-from tests.support.own_samplers import OWN
 from trl_vade.data.row_views import prompt_texts
 from trl_vade.samplers.priors import prompt_words
 from trl_vade.samplers.problems import VariantRows
-from trl_vade.trainer.own_sampler import SAMPLERS
 from trl_vade.trainer.selection_choice import cooldown_steps, make_sampler
 
 
@@ -65,19 +63,3 @@ def test_the_prompts_arrive_and_without_them_rows_differ_by_nothing_that_the_pri
         sampler.observe(np.arange(36), np.tile([1, 7], 18), np.full(36, 8))
         a, b = sampler.belief([36, 37])
         assert (a / (a + b)).tolist() == pytest.approx(rates, abs=0.1)
-
-
-@pytest.mark.parametrize("kind", ["thompson", "greedy"])
-def test_a_stratified_sampler_takes_its_shares(make_args, kind):
-    args = make_args(vade_sampler=kind, vade_stratify_by="task")
-    sampler = make_sampler(args, 40, num_groups=4, stratify=["a", "b", "b", "b"] * 10)
-    for _ in range(5):
-        assert np.count_nonzero(sampler.draw(4).sample_index % 4 == 0) == 1
-
-
-@pytest.mark.parametrize("kind", [*SAMPLERS, OWN])
-def test_every_kind_is_made_and_draws_and_learns(make_args, kind):
-    sampler = make_sampler(make_args(vade_sampler=kind), 40, num_groups=4)
-    for _ in range(3):
-        sampler.observe(sampler.draw(4).sample_index, np.full(4, 3), np.full(4, 8))
-    assert sampler.posterior.step == 3
