@@ -46,7 +46,6 @@ class Situation:
         rows: takes nothing, and returns the training rows.
         model: the fixture with the model's folder.
         kind: takes the trainer's class, and returns the class to use.
-        config: takes the class of the configuration, and returns the class to use.
         ours: settings of VADE.
         drive: takes a function that makes a trainer, of further settings, and the `Side`; returns the one to compare.
         logs: a key that the log must have.
@@ -59,7 +58,6 @@ class Situation:
     rows: Callable[[], Any] = make_text_rows
     model: str = "text_model_path"
     kind: Callable[[type], type] = lambda base: base
-    config: Callable[[type], type] = lambda base: base
     ours: dict[str, Any] = field(default_factory=dict)
     drive: Callable[[Callable[..., Any], Side], Any] = just_train
     logs: str = ""
@@ -75,7 +73,7 @@ def play(situation, model, folder, *, stock=False, **settings):
 
     side = Side(model, folder)
     trainer, config = (GRPOTrainer, GRPOConfig) if stock else (VADEGRPOTrainer, VADEGRPOConfig)
-    trainer, config = situation.kind(trainer), situation.config(config)
+    trainer = situation.kind(trainer)
     settings = SMALL_RUN | {"max_steps": 2, "output_dir": str(folder)} | situation.args | settings
     if not stock:
         settings = {"vade_sampler": "uniform"} | situation.ours | settings
