@@ -170,8 +170,10 @@ REFUSED_TOGETHER = [
     ({"generation_kwargs": {"seed": 7}, "use_vllm": True, "vllm_mode": "colocate"}, "`seed`"),
 ]
 ACCEPTED_TOGETHER = [
-    *({"vade_sampler": kind, "vade_posterior_init": "user/repo"} for kind in ("thompson", "greedy")),
-    *({"vade_sampler": kind, "vade_stratify_by": "task"} for kind in ("thompson", "greedy")),
+    *(
+        {"vade_sampler": kind, "vade_posterior_init": "user/repo", "vade_stratify_by": "task"}
+        for kind in ("thompson", "greedy")
+    ),
     *({"vade_sampler": "uniform", "accelerator_config": {f"{name}_batches": True}} for name in ("split", "dispatch")),
     {"vade_sampler": "uniform", "shuffle_dataset": False},
     {"accelerator_config": {"split_batches": False, "dispatch_batches": False}},

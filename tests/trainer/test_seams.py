@@ -88,35 +88,24 @@ def test_a_run_with_a_users_functions_around_the_methods_is_the_run_without(run,
     assert_same_end(expected, run(**settings))
 
 
-LACKS = (
-    "trl_vade.VADEGRPOTrainer\nfrom trl_vade.trainer.seams import lacking; print(lacking({!r}), '|', lacking(''), '|')"
-)
-ERROR = "try:\n    trl_vade.VADEGRPOTrainer\nexcept trl_vade.LibraryError as error:\n    print(error)"
-
-
 @pytest.mark.parametrize(
-    ("gone", "then", "words"),
+    ("gone", "words"),
     [
-        # A feature is off, and the package loads.
-        (
-            "trl.GRPOTrainer._generate_single_turn",
-            LACKS.format("vade_images_once"),
-            ["GRPOTrainer._generate_single_turn", "|  |"],
-        ),
-        slow(
-            "trl.GRPOTrainer._get_per_token_logps_and_entropies",
-            LACKS.format("vade_down_sampling"),
-            ["GRPOTrainer._get_per_token_logps_and_entropies", "|  |"],
-        ),
-        slow(
-            "trl.trainer.utils.split_pixel_values_by_grid",
-            ERROR,
-            [trl.__version__, "'split_pixel_values_by_grid'", "trl>=1.15"],
-        ),
+        ("GRPOTrainer._generate_single_turn", ["vade_images_once lacks", "GRPOTrainer._generate_single_turn"]),
+        slow("utils.split_pixel_values_by_grid", [trl.__version__, "'split_pixel_values_by_grid'", "trl>=1.15"]),
     ],
 )
-def test_what_a_trl_no_longer_has_is_named(gone, then, words):
-    code = f"import trl.trainer.grpo_trainer; trl.GRPOTrainer; del {gone}\nimport trl_vade\n{then}"
+def test_without_a_method_the_package_loads_and_without_another_name_it_says_what_to_install(gone, words):
+    code = (
+        f"from trl import GRPOTrainer; from trl.trainer import utils; del {gone}\n"
+        "import trl_vade\n"
+        "try:\n"
+        "    trl_vade.VADEGRPOTrainer\n"
+        "    from trl_vade.trainer.seams import lacking\n"
+        "    print('vade_images_once lacks', lacking('vade_images_once'), lacking(''))\n"
+        "except trl_vade.LibraryError as error:\n"
+        "    print(error)"
+    )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert ran.returncode == 0, ran.stderr[-2000:]
     assert all(word in ran.stdout for word in words), ran.stdout

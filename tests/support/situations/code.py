@@ -1,6 +1,5 @@
 """Objects and code of the user's: callbacks, optimisers, adapters, tools, environments, subclasses."""
 
-
 import torch
 from transformers import AutoModelForCausalLM, EarlyStoppingCallback, TrainerCallback
 
