@@ -165,7 +165,6 @@ def main() -> None:
     parser.add_argument("--pixels", type=int, help="of each image, by a processor that the trainer is given")
     parser.add_argument("--folders-processor", action="store_true", help="leave the engine the model folder's own")
     parser.add_argument("--ask-for-placeholders", action="store_true", help="give them a bias of 100")
-    parser.add_argument("--placeholders-excluded", action="store_true", help="by the trainer's head, too")
     parser.add_argument("--settings", type=json.loads, default={}, metavar="JSON")
     options = parser.parse_args()
     without = []
@@ -190,7 +189,8 @@ def main() -> None:
     if options.folders_processor:
         engine_processor.image_settings = lambda processing_class, folder, **loading: {}
     settings = SETTINGS | engine | {"max_steps": options.steps, "save_steps": 3} | options.settings
-    if "ACCELERATE_USE_FSDP" in os.environ:  # accelerate 1.15 shards on GPUs alone; see tests/integration/sharded.py
+    sharded = "ACCELERATE_USE_FSDP" in os.environ
+    if sharded:  # accelerate 1.15 shards on GPUs alone; see tests/integration/sharded.py
         PartialState().distributed_type = DistributedType.MULTI_GPU
     train_rows, eval_rows = rows(options.mixed)
     if "vade_variants" in settings:
@@ -204,7 +204,7 @@ def main() -> None:
         processing_class=processor,
         callbacks=[watch],
     )
-    if options.placeholders_excluded:
+    if not sharded:
         exclude_from_the_head(trainer.model, placeholders)
     error = None
     try:

@@ -10,8 +10,7 @@ import urllib.request
 
 import pytest
 
-from tests.engines.launch import differences, start
-from tests.engines.server import running_server
+from tests.engines.launch import differences, running_server, start
 from tests.support.refusals import refused
 
 pytestmark = [
@@ -25,8 +24,8 @@ pytestmark = [
 SAME = 1e-5  # mean difference of log-probabilities in float32 that is none: measured 1e-6 to 3e-6
 DIFFERENT = 1e-3  # what every fault exceeds by far: measured 7e-3 and more
 
-# The user asks for them, the engine never samples them, and the trainer's head leaves them out of its sum, too.
-PLACEHOLDERS = ("--ask-for-placeholders", "--placeholders-excluded")
+# The user asks for placeholders, the engine never samples them, and the trainer's head leaves them out of its sum.
+ASKED = "--ask-for-placeholders"
 
 
 def assert_same_run(resumed, whole):
@@ -42,7 +41,7 @@ def colocated(tmp_path_factory):
     """A run that is right for six steps, and then without one correction after the other; and its folder."""
     folder = tmp_path_factory.mktemp("colocated")
     without = ["--without", "embeddings@7-9", "single_tokens@10-10", "placeholders@12-12"]
-    return folder, start(folder, "--mixed", "--steps", 12, *PLACEHOLDERS, *without)[0]
+    return folder, start(folder, "--mixed", "--steps", 12, ASKED, *without)[0]
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +58,7 @@ def server(tmp_path_factory):
 def served(tmp_path_factory, server):
     """The same with a server: right for six steps, and then with the vision embeddings of before."""
     folder = tmp_path_factory.mktemp("served")
-    options = ("--server", server, "--mixed", "--steps", 9, *PLACEHOLDERS, "--without", "embeddings@7-9")
+    options = ("--server", server, "--mixed", "--steps", 9, ASKED, "--without", "embeddings@7-9")
     return folder, start(folder, *options)[0]
 
 
