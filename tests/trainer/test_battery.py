@@ -112,11 +112,6 @@ RESUMED = {
     "the spread of two rewards": lambda: {"reward": [odd_length, unique_letters], "num_iterations": 2},
     "learned bounds": lambda: {"reward": unique_letters, "vade_success_threshold": None},
     "variants": lambda: {"rows": variants_of_text_rows(), "vade_variants": "of", "vade_advantage": "diva"},
-    "variants of like difficulty": lambda: {
-        "rows": variants_of_text_rows(),
-        "vade_variants": "of",
-        "vade_variant_match": "difficulty",
-    },
     "an own sampler": lambda: {"vade_sampler": WorstLast(24, seed=5), "num_iterations": 2},
     "a peer's path": lambda: {"vade_sampler": "eval.benchmarks.learning.peers:GRESOSampler"},
 }
