@@ -20,7 +20,6 @@ from tests.support.runs import assert_same_end, first_letter, logged, make_train
 from trl_vade import VADEGRPOTrainer
 from trl_vade.selection.log import SelectionLog
 from trl_vade.selection.outcomes import rows_with_gradient
-from trl_vade.selection.rollouts import first_of
 
 NAN = float("nan")
 
@@ -342,13 +341,6 @@ def test_a_group_is_refilled_where_trl_trains_on_nothing_of_it(refilled, reward,
     assert refills(trainer) == [wanted]
 
 
-def test_of_masked_completions_those_that_ended_make_the_gradient(refilled):
-    ended, trained = refilled(alternating, mask_truncated_completions=True, max_completion_length=24, max_steps=2)
-    assert max(logged(ended, "completions/clipped_ratio")) < 0.9
-    for batch in trained.batches:
-        assert any((part["completion_mask"].sum(dim=1) * part["advantages"]).any() for part in batch)
-
-
 GROUPS = [  # rewards, weights, whether they have a gradient
     ([[0.5], [0.5], [0.5]], [1], False),  # what a filter on the mean takes for a gradient
     ([[1], [NAN], [0]], [1], True),
@@ -396,12 +388,6 @@ def test_a_gradient_is_what_trl_makes_an_advantage_of(made, text_rows, normalise
     assert 8 < ours.sum() < 32
 
 
-def test_groups_with_a_gradient_come_first_and_the_order_is_that_of_the_draws():
-    cases = {(1, 1): [0, 1], (0, 1, 1): [1, 2], (0, 1, 0, 0): [0, 1], (0, 0, 0): [0, 1]}
-    cases[1, 0, 1, 1] = [0, 2]  # a refill that was rounded up: the last is too many
-    assert {live: first_of(np.array(live, dtype=bool), 2).tolist() for live in cases} == cases
-
-
 # ------------------------------------------------------------------------------------------------------ safeguards
 
 
@@ -414,15 +400,3 @@ class OwnBatch(VADEGRPOTrainer):
 def test_completions_that_are_not_those_that_were_scored_are_never_trained_on(refilled):
     with pytest.raises(RuntimeError, match="call super"):
         refilled(trainer_class=OwnBatch)
-
-
-def test_an_error_in_a_reward_function_leaves_the_trainer_as_it_was(made):
-    def fails(completions, **columns):
-        raise LookupError("no answer")
-
-    trainer = made(fails, vade_dynamic_sampling=True)
-    metrics = trainer._metrics["train"]
-    with pytest.raises(LookupError, match="no answer"):
-        trainer.train()
-    assert trainer._metrics["train"] is metrics
-    assert trainer._batch.output is trainer._batch.rewards is None

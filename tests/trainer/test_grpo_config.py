@@ -174,9 +174,6 @@ ACCEPTED_TOGETHER = [
         {"vade_sampler": kind, "vade_posterior_init": "user/repo", "vade_stratify_by": "task"}
         for kind in ("thompson", "greedy")
     ),
-    *({"vade_sampler": "uniform", "accelerator_config": {f"{name}_batches": True}} for name in ("split", "dispatch")),
-    {"vade_sampler": "uniform", "shuffle_dataset": False},
-    {"accelerator_config": {"split_batches": False, "dispatch_batches": False}},
     {"generation_kwargs": {"seed": 7}, "use_vllm": True, "vllm_mode": "server"},
     {"generation_kwargs": {"top_k": 7}, "use_vllm": True, "vllm_mode": "colocate"},
 ]

@@ -276,16 +276,6 @@ def test_a_batch_without_any_gradient_trains_nothing(run, text_model_path):
     assert_equal_weights(weights(trainer), AutoModelForCausalLM.from_pretrained(text_model_path).state_dict())
 
 
-def test_counts_are_of_what_went_through_the_loss_and_another_run_begins_at_0(run, tmp_path):
-    trainer = run(vade_down_sampling="lossless", num_iterations=2)
-    rows = kept_rollouts(trainer)
-    assert logged(trainer, "vade/trained_completions")[-1] == 2 * sum(rows)
-    assert logged(trainer, "vade/trained_tokens")[-1] <= 4 * 2 * sum(rows)
-    trainer.args.output_dir = str(tmp_path / "another run")
-    trainer.train()
-    assert logged(trainer, "vade/trained_completions")[0] <= 16
-
-
 # ----------------------------------------------------------------------------------------------------- D3S's tokens
 
 

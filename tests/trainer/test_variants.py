@@ -149,13 +149,6 @@ def test_a_run_goes_on_from_a_posterior_of_the_originals(run, varied, text_rows)
     assert ids == {text_rows[row]["id"] for row in plain.selection.sampler.posterior.visited.tolist()}
 
 
-def test_rows_that_are_replaced_are_looked_over_again(varied):
-    trainer = varied(max_steps=2)
-    trainer.train_dataset = variants_of_text_rows().select(range(1, 96))  # without an original
-    trainer.train()
-    assert len(trainer.train_dataset) == 23 * 4
-
-
 # ------------------------------------------------------------------------------------------------ advantages
 
 
