@@ -254,6 +254,15 @@ def test_the_metrics_are_of_all_groups_that_were_generated_and_schedules_stay_in
     assert logged(trainer, "learning_rate") == pytest.approx([1e-2 * (1 - step / 6) for step in range(6)])
 
 
+def test_figures_averaged_over_a_logging_window_count_each_generation_batch_once(refilled):
+    trainer, _ = refilled(logging_steps=3)
+    rounds = rounds_of(trainer)
+    assert refills(trainer) == pytest.approx(
+        [np.mean([len(each) - 1 for each in half]) for half in (rounds[:3], rounds[3:])]
+    )
+    assert logged(trainer, "vade/rollouts") == [rounds[2][-1]["rollouts"], rounds[5][-1]["rollouts"]]
+
+
 def test_what_reward_functions_log_stays_beside_its_completion(refilled):
     def logging(completions, completion_ids, id, log_extra, log_metric, **columns):
         log_extra("row", id)

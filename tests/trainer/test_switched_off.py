@@ -15,9 +15,7 @@ from tests.support.runs import logged
 from trl_vade import VADEGRPOTrainer
 from trl_vade.trainer import grpo_trainer
 from trl_vade.trainer.batch_rows import with_pixels_counted
-from trl_vade.trainer.generation.corrections import (
-    without_empty_images,
-)
+from trl_vade.trainer.generation.corrections import without_empty_images
 from trl_vade.trainer.publishing.model_card import _complete_metadata
 
 

@@ -90,7 +90,7 @@ SPLIT = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 4}
         slow({"loss_type": "grpo", "num_iterations": 2}),
         slow({"scale_rewards": "batch"}),
         slow({"scale_rewards": "none"}),
-        slow({"mask_truncated_completions": True}),
+        {"mask_truncated_completions": True},
         slow({"loss_type": "grpo"} | SPLIT),
         SPLIT | {"gradient_accumulation_steps": 8, "steps_per_generation": 4},
         slow({"pad_to_multiple_of": 4}),
