@@ -24,20 +24,21 @@ def free_port() -> int:
         return free.getsockname()[1]
 
 
-def start(folder: Path, *options, processes: int = 1, sharded: bool = False, **settings) -> list[SimpleNamespace]:
+def start(
+    folder: Path, *, processes: int = 1, sharded: bool = False, resume: int = 0, **options
+) -> list[SimpleNamespace]:
     """Train in `folder`; return what each process noted.
 
     Args:
         folder: of the run.
-        options: of the command `tests.engines.run`.
         processes: over gloo.
         sharded: whether they share the weights (FSDP2, the project's own configuration, in float32).
-        settings: of the trainer.
+        resume: the step to go on from.
+        options: of `tests.engines.run.main`.
     """
     launcher, run = [sys.executable], ["-m", "tests.engines.on_cpu", "tests.engines.run"]
-    first = options[options.index("--resume") + 1] if "--resume" in options else 0
-    if first:
-        without_later(folder / f"checkpoint-{first}")
+    if resume:
+        without_later(folder / f"checkpoint-{resume}")
     if sharded:
         launcher += ["-m", "accelerate.commands.launch", "--config_file", str(FSDP2), "--mixed_precision", "no"]
         launcher += ["--num_processes", str(processes), "--main_process_port", "0"]  # 0: it looks for a free one
@@ -48,7 +49,7 @@ def start(folder: Path, *options, processes: int = 1, sharded: bool = False, **s
     for leftover in Path("/dev/shm").glob("-tp:0-*-cpushm_*"):
         leftover.unlink()
     done = subprocess.run(
-        [*launcher, *run, str(folder), *map(str, options), "--settings", json.dumps(settings)],
+        [*launcher, *run, str(folder), json.dumps({"resume": resume, **options})],
         cwd=REPOSITORY,
         env=os.environ | ENVIRONMENT,
         capture_output=True,
@@ -57,7 +58,7 @@ def start(folder: Path, *options, processes: int = 1, sharded: bool = False, **s
     )
     if done.returncode != 0:
         raise RuntimeError(f"{done.args}\n{done.stderr[-20000:]}")
-    noted = [json.loads((folder / f"measure-{rank}-{first}.json").read_text()) for rank in range(processes)]
+    noted = [json.loads((folder / f"measure-{rank}-{resume}.json").read_text()) for rank in range(processes)]
     return [SimpleNamespace(**each) for each in noted]
 
 
