@@ -2,13 +2,13 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import trl
 from transformers import Trainer
 from trl import GRPOTrainer
 
-from tests.docs.prose import ROOT
 from tests.support.marks import slow
 from tests.support.refusals import refused
 from tests.support.runs import assert_equal_weights, assert_same_end, weights
@@ -106,6 +106,6 @@ def test_without_a_method_the_package_loads_and_without_another_name_it_says_wha
         "except trl_vade.LibraryError as error:\n"
         "    print(error)"
     )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[2])
     assert ran.returncode == 0, ran.stderr[-2000:]
     assert all(word in ran.stdout for word in words), ran.stdout

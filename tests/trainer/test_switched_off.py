@@ -1,7 +1,4 @@
-"""Where a library has mended a fault, its correction changes nothing; where it has not, it does.
-
-The faults of engines: `tests/trainer/generation` and `tests/engines`. Of resumes and uploads: in their folders.
-"""
+"""Where a library has mended a fault of docs/upstream, its correction changes nothing; where it has not, it does."""
 
 from types import SimpleNamespace
 
@@ -11,12 +8,40 @@ from huggingface_hub import ModelCardData
 from transformers import Trainer
 from trl import GRPOTrainer
 
+from tests.docs.prose import ROOT
+from tests.docs.test_upstream import PAGES
 from tests.support.runs import logged
 from trl_vade import VADEGRPOTrainer
 from trl_vade.trainer import grpo_trainer
 from trl_vade.trainer.batch_rows import with_pixels_counted
 from trl_vade.trainer.generation.corrections import without_empty_images
 from trl_vade.trainer.publishing.model_card import _complete_metadata
+
+
+ELSEWHERE = {  # the pages of docs/upstream whose correction is driven both ways in another file
+    "tests/engines/test_engines.py": "fsdp2_weights vision_embeddings",
+    "tests/evaluation/test_judge.py": "dead_judge judge_verdicts",
+    "tests/evaluation/test_process.py": "token_in_log",
+    "tests/evaluation/test_run.py": "appended",
+    "tests/evaluation/test_runs.py": "failed_request",
+    "tests/evaluation/test_settings.py": "code_executed requirements",
+    "tests/evaluation/test_tasks.py": "answer_tags own_task_ignored zero_accuracy",
+    "tests/lmms/test_eval_callback.py": "gradient_checkpointing",
+    "tests/lmms/test_evaluate.py": "exit_code image_bounds model_deleted repeats system_prompt",
+    "tests/lmms/test_guard.py": "answers_executed generation_config mathvista_answers missing_weights",
+    "tests/trainer/checkpoint/test_reference_model.py": "reference_model",
+    "tests/trainer/checkpoint/test_resuming.py": "other_safetensors",
+    "tests/trainer/generation/test_colocated.py": "colocated_requests",
+    "tests/trainer/generation/test_corrections.py": "rows_without_images video_token",
+    "tests/trainer/generation/test_engine_processor.py": "engine_processor",
+    "tests/trainer/publishing/test_publication.py": "skipped_pushes",
+}
+
+
+def test_every_page_has_a_test():
+    here = {name.removeprefix("test_") for name in globals() if name.startswith("test_")}
+    assert sorted((here & {*PAGES}) | {*" ".join(ELSEWHERE.values()).split()}) == PAGES
+    assert [path for path in ELSEWHERE if not (ROOT / path).is_file()] == []
 
 
 def test_empty_pixels():
