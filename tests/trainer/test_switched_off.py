@@ -17,7 +17,6 @@ from trl_vade.trainer.batch_rows import with_pixels_counted
 from trl_vade.trainer.generation.corrections import without_empty_images
 from trl_vade.trainer.publishing.model_card import _complete_metadata
 
-
 ELSEWHERE = {  # the pages of docs/upstream whose correction is driven both ways in another file
     "tests/engines/test_engines.py": "fsdp2_weights vision_embeddings",
     "tests/evaluation/test_judge.py": "dead_judge judge_verdicts",
