@@ -74,12 +74,13 @@ def test_only_fields_that_begin_with_vade_are_new_and_none_of_the_parents_change
     assert changed == []
 
 
-def test_each_setting_has_its_docstring_as_help_says_what_none_means_and_is_in_a_recipe_an_example_or_a_guide():
+def test_each_setting_has_its_docstring_as_help_says_what_none_means_and_is_in_a_recipe_an_example_or_a_page():
     section = VADEGRPOConfig.__doc__.partition("    Args:\n")[2].partition("\n\n")[0]
     documented = dict(re.findall(r"^ {8}(\w+): (.+)", section, flags=re.MULTILINE))
     assert [*documented] == list(VADE_DEFAULTS)
     root = Path(__file__).parents[2]
-    places = [*root.glob("trl_vade/recipes/*.yaml"), *root.glob("examples/**/*.py"), *root.glob("docs/guides/*.md")]
+    places = [*root.glob("trl_vade/recipes/*.yaml"), *root.glob("examples/**/*.py")]
+    places += [*root.glob("docs/guides/*.md"), *root.glob("docs/concepts/*.md")]
     text = " ".join(path.read_text(encoding="utf-8") for path in places)
     wrong = []
     for field in fields(VADEGRPOConfig):
