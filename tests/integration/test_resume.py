@@ -1,4 +1,4 @@
-"""A run that was stopped and resumed is the run that was never stopped: same choices, same posterior, same weights."""
+"""More resumes that repeat the run that never stopped; most are in `tests/trainer/test_battery.py`."""
 
 from pathlib import Path
 
@@ -6,11 +6,10 @@ import pytest
 from peft import LoraConfig
 
 from tests.support.checkpoints import without_later
-from tests.support.marks import slow, slow_but
+from tests.support.marks import slow
 from tests.support.rows import make_text_rows
 from tests.support.runs import (
     SMALL_RUN,
-    SaveAt,
     StopAfter,
     assert_same_end,
     first_letter,
@@ -20,27 +19,6 @@ from tests.support.runs import (
 )
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.trainer.checkpoint.generation_batch import file_name
-
-# 24 rows and 4 a generation batch: six generation batches an epoch.
-CASES = {
-    "default": {},
-    "uniform": {"vade_sampler": "uniform"},
-    "greedy": {"vade_sampler": "greedy"},
-    "across epochs": {"max_steps": 10, "stop": 7},
-    "at an epoch boundary": {"max_steps": 9, "stop": 6},
-    "uniform at an epoch boundary": {"vade_sampler": "uniform", "max_steps": 9, "stop": 6},
-    "two loader workers": {"dataloader_num_workers": 2},
-    "accumulation of two generation batches": {"gradient_accumulation_steps": 2, "steps_per_generation": 1},
-    "two accumulations a generation batch": {"steps_per_generation": 2},
-    "three accumulations a generation batch": {"per_device_train_batch_size": 8, "steps_per_generation": 3},
-    "two iterations": {"num_iterations": 2},
-    "two iterations of two accumulations": {"num_iterations": 2, "steps_per_generation": 2},
-    "initial rollouts": {"vade_posterior_init": "rollout"},
-    "data skip ignored": {"ignore_data_skip": True},
-    "data skip ignored across epochs": {"ignore_data_skip": True, "max_steps": 14, "stop": 8},
-    "uniform, data skip ignored": {"vade_sampler": "uniform", "ignore_data_skip": True, "max_steps": 14, "stop": 8},
-    "adapters": {"peft": True},
-}
 
 
 @pytest.fixture
@@ -73,29 +51,22 @@ def resumed_from(start, stop, *arguments, **changes):
     return resumed
 
 
-DEFAULT = ("across epochs", "adapters")
-
-
-@pytest.mark.parametrize("case", slow_but(DEFAULT, CASES))
-def test_a_resumed_run_is_the_run_that_was_never_stopped(start, case):
-    changes = {"max_steps": 6} | CASES[case]
-    stop = changes.pop("stop", 3)
-    changes["save_steps"] = stop  # a save takes longer than a step, and each that is made here is gone on from
-    whole = whole_run(start, **changes)
-    # Of two checkpoints in turn, one is inside a generation batch where that has several steps.
-    start("parts", callbacks=[SaveAt(stop + 1), StopAfter(stop + 2)], **changes).train()
-    for checkpoint in (stop + 1, stop):
-        assert_same_end(resumed_from(start, checkpoint, **changes, save_strategy="no"), whole)
-
-
-@pytest.mark.parametrize("peft", [False, slow(True)])
-def test_a_run_on_images_resumes_bit_for_bit(start, peft):
-    changes = {"max_steps": 4, "steps_per_generation": 2, "peft": peft}
-    whole = whole_run(start, "testbed", **changes)
-    start("parts", "testbed", callbacks=[StopAfter(3)], **changes).train()
+@pytest.mark.parametrize("world", ["text", slow("testbed")])
+def test_adapters_resume_bit_for_bit(start, world):
+    changes = {"max_steps": 4, "steps_per_generation": 2, "peft": True}
+    whole = whole_run(start, world, **changes)
+    start("parts", world, callbacks=[StopAfter(3)], **changes).train()
     # Inside a generation batch, and between two. The later one first: going on from the other writes it again.
     for stop in (3, 2):
-        assert_same_end(resumed_from(start, stop, "testbed", **changes), whole)
+        assert_same_end(resumed_from(start, stop, world, **changes), whole)
+
+
+@pytest.mark.slow
+def test_a_resume_without_data_skip_makes_the_same_choices(start):
+    changes = {"ignore_data_skip": True, "max_steps": 14}  # its epochs are counted from the resume
+    whole = whole_run(start, **changes)
+    start("parts", callbacks=[StopAfter(8)], **changes).train()
+    assert_same_end(resumed_from(start, 8, **changes), whole)
 
 
 @pytest.fixture(scope="module")

@@ -113,13 +113,25 @@ RESUMED = {
     "variants": lambda: {"rows": variants_of_text_rows(), "vade_variants": "of", "vade_advantage": "diva"},
     "an own sampler": lambda: {"vade_sampler": WorstLast(24, seed=5), "num_iterations": 2},
     "a peer's path": lambda: {"vade_sampler": "eval.benchmarks.learning.peers:GRESOSampler"},
+    # 24 rows and 4 a generation batch: six generation batches an epoch.
+    "across epochs": lambda: {"max_steps": 10, "checkpoint": 7},
+    "at an epoch boundary": lambda: {"max_steps": 9, "checkpoint": 6},
+    "uniform at an epoch boundary": lambda: {"vade_sampler": "uniform", "max_steps": 9, "checkpoint": 6},
+    "two loader workers": lambda: {"dataloader_num_workers": 2},
+    "accumulation of two batches": lambda: {"gradient_accumulation_steps": 2, "steps_per_generation": 1},
+    "three accumulations a batch": lambda: {"per_device_train_batch_size": 8, "steps_per_generation": 3},
+    "two iterations of two accumulations": lambda: {"num_iterations": 2, "steps_per_generation": 2},
+    "initial rollouts": lambda: {"vade_posterior_init": "rollout"},
+    "uniform, data skip ignored": lambda: {"vade_sampler": "uniform", "ignore_data_skip": True, "max_steps": 9},
 }
 DEFAULT_RESUMED = ("refills", "left out rows in two iterations", "D3S", "the spread of two rewards", "variants")
 
 
 @pytest.mark.parametrize("name", slow_but([*DEFAULT_RESUMED, "an own sampler"], RESUMED))
 def test_whatever_a_run_has_learned_is_resumed_to_the_bit(run, resumed, name):
-    assert_same_run(resumed(**RESUMED[name]()), run(**RESUMED[name]()))
+    checkpoint = (settings := RESUMED[name]()).pop("checkpoint", CHECKPOINT)
+    again = {key: value for key, value in RESUMED[name]().items() if key != "checkpoint"}
+    assert_same_run(resumed(**settings, checkpoint=checkpoint), run(**again))
 
 
 # ------------------------------------------------------------------------------------------------ users' situations
