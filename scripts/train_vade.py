@@ -5,7 +5,6 @@ accelerate launch scripts/train_vade.py --vade_sampler uniform      # the same w
 accelerate launch scripts/train_vade.py --recipe NAME               # a recipe of the package
 accelerate launch scripts/train_vade.py --config recipe.yaml        # your recipe; flags go before its values
 python scripts/train_vade.py --help                                 # the options; --help-all shows every one
-python scripts/train_vade.py --config recipe.yaml --plan            # what the recipe means; trains nothing
 """
 
 import sys

@@ -113,11 +113,6 @@ def as_vector(name: str, values: ArrayLike, *, kinds: str) -> NDArray[Any]:
     return vector
 
 
-def check_decay(name: str, value: float) -> float:
-    """Return `value` as a float, or raise `ConfigurationError` unless it is a number in [0, 1]."""
-    return check_share(name, value, "It is the share of the old counts that a row keeps: 1 keeps all and 0 nothing.")
-
-
 def check_bool(name: str, value: bool) -> bool:
     """Return `value`, or raise `ConfigurationError` unless it is True or False."""
     if not isinstance(value, bool):
@@ -127,13 +122,10 @@ def check_bool(name: str, value: bool) -> bool:
 
 def check_share(name: str, value: float, advice: str = "It is a share of a whole.") -> float:
     """Return `value` as a float, or raise `ConfigurationError` unless it is a number in [0, 1]."""
-    if not _is_number(value) or not 0 <= value <= 1:
+    is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    if not is_number or not 0 <= value <= 1:
         raise ConfigurationError(f"{name} is {abbreviated(value)}; it must be a number in [0, 1]. {advice}")
     return float(value)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
 def check_labels(name: str, values: ArrayLike, num_samples: int) -> IntArray:

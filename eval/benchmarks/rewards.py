@@ -9,9 +9,7 @@ rules are developed on the half `develop`, and the half `report` is for the figu
 written when the rules were done; what they showed was mended, too. So were `stranger`, by two others,
 and `fresh`, after the mends for `stranger`.
 
-* `ours`: `trl_vade.rewards.accuracy_reward`.
-* `trl`: `trl.rewards.accuracy_reward`, for which choices, types and sources do not exist.
-* `math-verify`: `verify(parse(f"${reference}$"), parse(completion))` with its defaults.
+Beside ours are math-verify alone and `trl.rewards.accuracy_reward`, which knows no choices, types and sources.
 """
 
 import argparse
@@ -94,15 +92,14 @@ def table(cases: list[dict[str, Any]], given: list[Verdict]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--half", choices=["develop", "report", "later", "stranger", "fresh", "all"], default="all")
-    parser.add_argument("--contenders", nargs="+", choices=list(CONTENDERS), default=list(CONTENDERS))
     parser.add_argument("--show", action="store_true", help="list each case whose verdict differs")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.disable(logging.ERROR)
     cases = read_cases(options.half)
-    for name in options.contenders:
+    for name, judge in CONTENDERS.items():
         start = time.perf_counter()
-        given = verdicts(CONTENDERS[name], cases)
+        given = verdicts(judge, cases)
         print(f"\n{name}, half {options.half}: {time.perf_counter() - start:.1f} s\n\n{table(cases, given)}")
         if options.show:
             for case, verdict in zip(cases, given, strict=True):

@@ -6,12 +6,9 @@ import sys
 
 import pytest
 
-from tests.support.refusals import refused
 from trl_vade.cli import train
-from trl_vade.cli.launching import launch, split
-from trl_vade.cli.parsing import CommandArguments
+from trl_vade.cli.launching import split
 from trl_vade.cli.recipes import ACCELERATE, RECIPES, accelerate_file
-from trl_vade.errors import ConfigurationError
 
 
 @pytest.fixture
@@ -20,7 +17,6 @@ def launched(monkeypatch, tmp_path):
     calls = []
     monkeypatch.chdir(tmp_path)  # the clone may hold the run of the README's first command
     monkeypatch.setattr("trl_vade.cli.launching.launch_command", calls.append)
-    monkeypatch.delenv("LOCAL_RANK", raising=False)
     return calls
 
 
@@ -44,20 +40,6 @@ def test_the_run_is_launched_as_a_module_with_the_packages_configuration(launche
     assert (call.config_file, call.num_processes, call.module) == (str(ACCELERATE / "fsdp2.yaml"), 8, True)
     assert call.training_script == "trl_vade"
     assert call.training_script_args == ["train", "--config", str(RECIPES / "quickstart.yaml"), "--seed", "3"]
-
-
-def test_a_plan_launches_nothing(launched, capsys):
-    flags = ["--recipe", "quickstart", "--accelerate_config", "fsdp2", "--plan"]
-    train.run(flags)
-    assert launched == []
-    assert "256 rows x 8 = 2,048 completions" in capsys.readouterr().out
-
-
-def test_a_launcher_inside_a_launcher_is_refused(launched, monkeypatch):
-    monkeypatch.setenv("LOCAL_RANK", "0")
-    with refused(ConfigurationError, ["--accelerate_config", "fsdp2", "LOCAL_RANK"]):
-        launch(CommandArguments(accelerate_config="fsdp2"), [])
-    assert launched == []
 
 
 FLAGS = ["--max_steps", "1", "--per_device_train_batch_size", "32", "--eval_strategy", "no", "--disable_tqdm", "true"]

@@ -8,15 +8,12 @@ import yaml
 
 from tests.support.commands import run, said
 from tests.support.marks import slow_but
-from tests.support.refusals import refused
 from tests.support.rows import make_text_rows
 from tests.support.runs import train
 from trl_vade.cli.parsing import VADEScriptArguments
 from trl_vade.cli.plan import make_plan, planned_config
 from trl_vade.cli.recipes import ACCELERATE, RECIPES
-from trl_vade.errors import ConfigurationError
 
-ROOT = Path(__file__).parents[2]
 ONE_EPOCH = {"max_steps": -1, "num_train_epochs": 1}
 
 
@@ -75,16 +72,6 @@ def test_the_initial_rollouts_are_filled_up_until_they_divide_among_processes(tm
     assert make_plan(args, 13).initial_rollouts == 15 * 4
 
 
-def test_a_vllm_server_needs_no_processes_that_divide(make_args):
-    settings = {"use_vllm": True, "vllm_tensor_parallel_size": 2}
-    with refused(ConfigurationError, names=["vllm_tensor_parallel_size", 2, 1]):
-        make_plan(make_args(**settings), 24)
-    make_plan(make_args(**settings, vllm_mode="server"), 24)
-
-
-# -------------------------------------------------------------------------------------------------------- the command
-
-
 @pytest.fixture(autouse=True)
 def recipe(tmp_path, monkeypatch):
     """A recipe in the working directory, and no launcher around the command."""
@@ -117,7 +104,7 @@ def test_the_number_of_processes_is_that_of_the_command_the_launch_or_the_recipe
 @pytest.mark.parametrize("recipe", [path.stem for path in RECIPES.glob("*.yaml")])
 def test_every_recipe_has_a_plan_in_a_fresh_clone_quietly(recipe, monkeypatch):
     monkeypatch.setattr(VADEScriptArguments, "load_splits", lambda self: {"train": range(1024)})
-    result = run("train", "--recipe", recipe, "--plan")
+    result = run("plan", "--recipe", recipe)
     assert ("64 rows x 8" if recipe == "quickstart" else "512 rows x 8 = 4,096") in result.stdout
     assert result.stderr == "loading PyTorch, transformers and TRL ...\n"
 
@@ -152,17 +139,3 @@ def test_the_rows_of_a_local_data_set_are_counted_as_files_and_as_saved_to_disk(
     rows(9).save_to_disk("saved")
     for folder in ("rows", "saved"):
         assert "4 (2 an epoch)" in printed("--dataset_name", folder)
-
-
-def words(line):
-    """Without the lines around a table and the width of its columns."""
-    return line.replace("│", " ").split()
-
-
-def test_the_example_in_the_guide_is_what_is_printed():
-    guide = (ROOT / "docs" / "guides" / "recipes.md").read_text(encoding="utf-8")
-    example = guide.split("```text\nThe plan\n")[1].split("```\n")[0].splitlines()
-    result = run("train", "--plan", "--recipe", "qwen2_5_vl_3b_grpo_vade", "--accelerate_config", "fsdp2")
-    lines = [words(line) for line in result.stdout.splitlines()]
-    assert len(example) == 10
-    assert [line for line in example if words(line) not in lines] == []

@@ -1,34 +1,26 @@
 """`trl-vade posterior`: on output directories of the real sampler, and on a stand-in of the Hub."""
 
 import json
-from contextlib import nullcontext
-from typing import get_args
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
-from datasets import ClassLabel, Dataset, DatasetDict
-from huggingface_hub import HfApi
+from datasets import Dataset
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.support.commands import run, said
-from tests.support.hub import offline
+from tests.support.posteriors import make_table
 from trl_vade import ThompsonSampler, save_snapshot
-from trl_vade.cli.posterior import Sort
+from trl_vade.cli.showing import both_ends, summarise_posterior
+from trl_vade.cli.tables import print_columns, print_table
 from trl_vade.data.row_keys import dataset_fingerprint, sample_keys
 from trl_vade.hub.posteriors.repository import load_posterior
-from trl_vade.hub.posteriors.table import TYPES
 
 ROWS = 12
-TITLE = "The rows, from the lowest pass_rate to the highest"
 
 
-def make_rows(count=ROWS, **changes):
-    columns = {
-        "id": [f"q-{row}" for row in range(count)],
-        "prompt": [f"What is {row} + 1?" for row in range(count)],
-        "task": ["algebra" if row % 2 else "geometry" for row in range(count)],
-    }
-    return Dataset.from_dict(columns | changes)
+def make_rows():
+    return Dataset.from_dict({"id": [f"q-{row}" for row in range(ROWS)], "prompt": ["What is 1 + 1?"] * ROWS})
 
 
 def write_posterior(folder, rows, *, step=100, solved=lambda row: row / ROWS, batches=3):
@@ -59,23 +51,15 @@ def done(result):
     return result.stdout
 
 
-def first_words(text, title):
-    """The first word of each line below `title`, up to the next gap of the output."""
-    lines = text.split(title)[1].splitlines()
-    return [line.split()[0] for line in lines if line.split()]
-
-
 def test_show_prints_facts_histogram_and_rows(output_dir):
     text = done(run("posterior", "show", output_dir))
     for expected in ("accuracy_reward", "11 of 12", "How many rows have which pass rate", "0.9 to 1.0", "thompson"):
         assert expected in text
     names = load_posterior(output_dir).sample_id
-    assert [word for word in first_words(text, TITLE) if word in names] == names
-    words = first_words(done(run("posterior", "show", output_dir, "--rows", 5)), TITLE)
-    assert [word for word in words if word in (*names, "...")] == [*names[:3], "...", *names[-2:]]
-    assert "lowest beta" in done(run("posterior", "show", output_dir, "--sort", "beta"))
+    assert [word for word in text.split() if word in names] == names
+    words = done(run("posterior", "show", output_dir, "--rows", 5)).split("lowest")[1].split()
+    assert [word for word in words if word in (*names, "...")][:6] == [*names[:3], "...", "...", "..."]
     assert "lowest" not in done(run("posterior", "show", output_dir, "--rows", 0))
-    assert {*get_args(Sort)} == {*TYPES} - {"task"}
 
 
 @pytest.mark.parametrize("checkpoint", [False, True])
@@ -101,7 +85,7 @@ def test_show_names_rows_by_the_id_and_the_question_that_their_run_keeps(output_
 
 def test_show_for_other_programs_is_json_alone(output_dir):
     told = json.loads(done(run("posterior", "show", output_dir, "--json", "--rows", 2)))
-    assert (told["rows"], told["num_samples"], told["sorted_by"]) == (11, 12, "pass_rate")
+    assert (told["rows"], told["num_samples"]) == (11, 12)
     assert sum(told["histogram"]) == 11
     assert told["facts"]["global_step"] == 100
     assert [told["lowest"][0]["index"], told["highest"][0]["index"]] == [0, 10]
@@ -123,93 +107,50 @@ def test_a_posterior_goes_to_the_hub_and_comes_back_the_same(output_dir, hub):
     np.testing.assert_array_equal(there.alpha, here.alpha)
 
 
-def shown(hub, tmp_path, repo="you/posterior"):
-    """The table that people see of the newest step."""
-    _, content = max((path, data) for path, data in hub.repos[f"datasets/{repo}"].files().items() if "parquet" in path)
-    (tmp_path / "shown.parquet").write_bytes(content)
-    return pq.read_table(tmp_path / "shown.parquet").to_pydict()
+def test_a_summary_worked_out_by_hand_and_one_of_no_rows():
+    table = make_table({"hard": (0, 8), "even": (3, 3), "easy": (8, 0), "also even": (0, 0)}, num_samples=9)
+    assert summarise_posterior(table) == {
+        "rows": 4,
+        "num_samples": 9,
+        "mean_pass_rate": pytest.approx(0.5),
+        "median_pass_rate": pytest.approx(0.5),
+        "mean_visits": 2.5,
+        "most_visits": 4,
+        "histogram": [0, 1, 0, 0, 0, 2, 0, 0, 0, 1],
+    }
+    first, last = both_ends(table, 4, "")
+    assert [record["sample_id"] for record in first + last] == ["hard", "also even", "even", "easy"]
+    summary = summarise_posterior(make_table({}))
+    assert (summary["rows"], summary["mean_pass_rate"], sum(summary["histogram"])) == (0, None, 0)
 
 
-def test_steps_are_told_apart_by_step_revision_and_at_sign(tmp_path, hub):
-    rows = make_rows()
-    for step in (100, 200):
-        folder = write_posterior(tmp_path / f"out-{step}", rows, step=step)
-        done(run("posterior", "push", folder, "you/posterior"))
-    for source in (["you/posterior"], ["you/posterior@step-000200"], ["you/posterior", "--step", 200]):
-        assert json.loads(done(run("posterior", "show", *source, "--json")))["facts"]["global_step"] == 200
-    for source in (["you/posterior@step-000100"], ["you/posterior", "--revision", "step-000100"]):
-        assert json.loads(done(run("posterior", "show", *source, "--json")))["facts"]["global_step"] == 100
+@given(st.integers(0, 12), st.integers(0, 15))
+def test_both_ends_are_as_many_rows_as_asked_for_and_none_twice(rows, count):
+    first, last = both_ends(make_table({f"{row:02}": (row, 0) for row in range(rows)}), count, "")
+    shown = [record["index"] for record in first + last]
+    assert len(shown) == len(set(shown)) == min(rows, count)
+    assert sorted(shown) == shown
+    assert 0 <= len(first) - len(last) <= 1
+    assert not first or shown[0] == 0
+    assert not last or shown[-1] == rows - 1
 
 
-@pytest.mark.parametrize("split", [None, "validation"])
-def test_rows_are_named_by_the_data_set_where_it_is_given(output_dir, hub, tmp_path, split):
-    rows = make_rows()
-    saved = rows if split is None else DatasetDict({"train": make_rows(3), split: rows})
-    saved.save_to_disk(tmp_path / "data")
-    flags = ["--dataset", tmp_path / "data", *([] if split is None else ["--split", split])]
-    done(run("posterior", "push", output_dir, "you/posterior", *flags))
-    table = shown(hub, tmp_path)
-    assert table["sample_id"] == [f"q-{row}" for row in range(ROWS - 1)]
-    assert table["task"][:2] == ["geometry", "algebra"]
-    assert str(tmp_path) not in hub.repos["datasets/you/posterior"].files()["README.md"].decode()
+@pytest.mark.parametrize("width", [20, 40, 80, 200])
+def test_a_narrow_terminal_folds_names_and_numbers_and_cuts_nothing_off(capsys, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    row = ["0123456789" * 12, "chart", "123456.789", "0.556", "12345678"]
+    print_columns("Rows", ["row", "task", "alpha", "rate", "visits"], [row], text=2)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= width
+    rule = next(place for place, line in enumerate(lines) if "───" in line)
+    last = [line for line in lines[rule + 1 :] if line.strip()]
+    starts = [place for place in range(len(last[0])) if last[0][place] != " " and " " in last[0][place - 1 : place]]
+    columns = [slice(start, end) for start, end in zip(starts, [*starts[1:], None], strict=True)]
+    assert ["".join(line[column].strip() for line in last) for column in columns] == row
 
 
-def test_a_data_set_of_the_hub_is_named_on_the_card(output_dir, hub, tmp_path):
-    api, lines = HfApi(), "".join(json.dumps(row) + "\n" for row in make_rows())
-    where = {"repo_id": "you/rows", "repo_type": "dataset"}
-    api.create_repo(**where)
-    api.upload_file(path_or_fileobj=lines.encode(), path_in_repo="train.jsonl", **where)
-    for name in ("you/rows", "you/rows@main"):
-        done(run("posterior", "push", output_dir, "you/posterior", "--dataset", name))
-        card = hub.repos["datasets/you/posterior"].files()["README.md"].decode()
-        assert shown(hub, tmp_path)["sample_id"][0] == "q-0"
-        assert "| `dataset` | [you/rows](" in card
-        assert ("| `dataset_revision` | `main` |" in card) == name.endswith("@main")
-
-
-def test_tasks_are_names_and_may_be_in_another_column(output_dir, hub, tmp_path):
-    rows = make_rows(level=["low", "high", None] * 4)
-    rows.cast_column("task", ClassLabel(names=["algebra", "geometry"])).save_to_disk(tmp_path / "data")
-    flags = ["--dataset", tmp_path / "data"]
-    done(run("posterior", "push", output_dir, "you/one", *flags))
-    assert shown(hub, tmp_path, "you/one")["task"][:2] == ["geometry", "algebra"]
-    done(run("posterior", "push", output_dir, "you/two", *flags, "--task_column", "level"))
-    assert shown(hub, tmp_path, "you/two")["task"][:3] == ["low", "high", None]
-
-
-def test_a_data_set_that_is_another_or_cannot_be_loaded_is_refused_before_anything_is_sent(output_dir, hub, tmp_path):
-    make_rows().save_to_disk(tmp_path / "data")
-    make_rows(ROWS - 1).save_to_disk(tmp_path / "fewer")
-    make_rows(id=[f"q-{ROWS - row}" for row in range(ROWS)]).save_to_disk(tmp_path / "turned")
-    (tmp_path / "bad").mkdir()
-    (tmp_path / "bad" / "train.jsonl").write_text('{"prompt": "x"}\n{oops')
-    for name, *words in (
-        ("fewer", "fingerprints", "fewer"),
-        ("turned", "fingerprints", "turned"),
-        ("bad", "bad"),
-        ("data --split trian", "--split", "trian", "'train'"),
-        ("data --task_column levle", "--task_column", "levle", "task"),
-    ):
-        flags = f"{tmp_path}/{name}".split()
-        said(run("posterior", "push", output_dir, "you/posterior", "--dataset", *flags), 2, *words)
-    assert hub.requests == []
-    said(run("posterior", "push", output_dir, "you/posterior", "--dataset", "you/none"), 2, "you/none")
-
-
-@pytest.mark.parametrize("place", ["a checkpoint", "the Hub", "the client's cache"])
-def test_a_pulled_posterior_is_the_same_and_a_run_can_start_from_it(output_dir, hub, tmp_path, place):
-    source, names = output_dir, load_posterior(output_dir).sample_id
-    if place != "a checkpoint":
-        make_rows().save_to_disk(tmp_path / "data")
-        done(run("posterior", "push", output_dir, "you/posterior", "--dataset", tmp_path / "data"))
-        source = "you/posterior"
-    if place == "the Hub":
-        names = [f"q-{row}" for row in range(ROWS - 1)]  # which are in its table alone
-    if place == "the client's cache":
-        load_posterior(source)
-    with offline() if place == "the client's cache" else nullcontext():
-        said_so = done(run("posterior", "pull", source, tmp_path / "pulled"))
-    assert str(tmp_path / "pulled" / "step-000100") in said_so
-    np.testing.assert_array_equal(load_posterior(tmp_path / "pulled").alpha, load_posterior(output_dir).alpha)
-    table = pq.read_table(tmp_path / "pulled" / "step-000100" / "posterior.parquet")
-    assert table["sample_id"].to_pylist() == names
+def test_data_is_printed_as_it_is_and_is_no_markup(capsys):
+    for name in ("[bold]b[/bold]", ":smile:", "[/]"):
+        print_columns("Rows", ["row"], [[name]])
+        print_table("Rows", [(name, name)])
+        assert capsys.readouterr().out.count(name) == 3

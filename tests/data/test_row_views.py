@@ -25,49 +25,41 @@ from trl_vade.data.row_views import (
 ASKED = {"role": "user", "content": "How many?"}
 
 
-@pytest.mark.parametrize(
-    ("messages", "text"),
-    [
+def test_the_text_of_a_prompt_is_the_question_at_its_end_or_all_that_was_said():
+    with_image = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "How many?"}]}]
+    for messages, text in (
         ("a plain text", "a plain text"),
-        (None, ""),
-        ([], ""),
+        *((None, ""), ([], "")),
         ([{"role": "system", "content": "Be short."}, ASKED], "How many?"),
-        ([{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "How many?"}]}], "How many?"),
+        (with_image, "How many?"),
         ([{"role": "assistant", "content": None}, {"role": "tool", "content": "7"}], "7"),
         ([{"role": "assistant", "content": "first"}, {"role": "assistant", "content": "second"}], "first\nsecond"),
-    ],
-)
-def test_the_text_of_a_prompt_is_the_question_at_its_end_or_all_that_was_said(messages, text):
-    assert plain_text(messages) == text
+    ):
+        assert plain_text(messages) == text
 
 
 def opened(url):
     return Pillow.open(io.BytesIO(base64.b64decode(url.partition("base64,")[2])))
 
 
-@pytest.mark.parametrize("mode", ["RGB", "RGBA", "LA", "P", "1", "CMYK"])
-@pytest.mark.parametrize("column", ["image", "images"])
-def test_a_row_has_its_texts_and_a_small_picture(mode, column):
-    large = Pillow.new("RGB", (2000, 500), "red").convert(mode)
-    rows = Dataset.from_dict({"id": [3], "prompt": [[ASKED]], "solution": [0], "extra": ["not shown"]})
-    value, kind = (large, Image()) if column == "image" else ([large, large], List(Image()))
-    rows = rows.add_column(column, [None]).map(lambda row: {column: value}).cast_column(column, kind)
-    described = describe_row(rows, 0)
-    picture = opened(described.pop("picture"))
-    assert described == {"id": "3", "question": "How many?", "answer": "0"}
-    assert picture.size == (SIDE, SIDE // 4)
+def test_a_row_has_its_texts_and_a_small_picture():
+    for mode in ("RGB", "RGBA", "LA", "P", "1", "CMYK"):
+        large = Pillow.new("RGB", (2000, 500), "red").convert(mode)
+        for column, value, kind in (("image", large, Image()), ("images", [large, large], List(Image()))):
+            rows = Dataset.from_dict({"id": [3], "prompt": [[ASKED]], "solution": [0], "extra": ["not shown"]})
+            rows = rows.map(lambda row, made={column: value}: made).cast_column(column, kind)
+            described = describe_row(rows, 0)
+            assert opened(described.pop("picture")).size == (SIDE, SIDE // 4)
+            assert described == {"id": "3", "question": "How many?", "answer": "0"}
 
 
-def test_a_drawing_of_a_few_pixels_keeps_each_of_them():
+def test_a_drawing_of_a_few_pixels_keeps_each_of_them_and_what_is_transparent_is_white():
     small = Pillow.effect_noise((56, 56), 90).convert("RGB")
-    rows = Dataset.from_dict({"prompt": ["Which?"], "image": [small]}).cast_column("image", Image())
+    pictures = [small, Pillow.new("RGBA", (8, 8), (0, 0, 0, 0))]
+    rows = Dataset.from_dict({"image": pictures}).cast_column("image", Image())
     assert opened(describe_row(rows, 0)["picture"]).tobytes() == small.tobytes()
-    assert "picture" not in describe_row(rows, 0, picture=False)
-
-
-def test_what_is_transparent_is_white():
-    rows = Dataset.from_dict({"image": [Pillow.new("RGBA", (8, 8), (0, 0, 0, 0))]}).cast_column("image", Image())
-    assert opened(describe_row(rows, 0)["picture"]).getpixel((4, 4)) == (255, 255, 255)
+    assert opened(describe_row(rows, 1)["picture"]).getpixel((4, 4)) == (255, 255, 255)
+    assert describe_row(rows, 0, picture=False) == describe_row(Dataset.from_dict({"limit": [1]}), 0) == {}
 
 
 def test_long_texts_are_cut_and_a_transform_is_not_called():
@@ -87,10 +79,6 @@ def test_the_texts_of_all_prompts_are_read_without_a_picture_or_a_transform():
     assert [*prompt_texts(Dataset.from_dict({"question": ["a", "b"]}))] == ["", ""]
 
 
-def test_a_row_without_any_of_it_is_described_by_nothing():
-    assert describe_row(Dataset.from_dict({"limit": [1]}), 0) == {}
-
-
 def named(dataset):
     return names_and_tasks(dataset, sample_keys(dataset)[0], np.arange(len(dataset)), "task")["sample_id"]
 
@@ -99,9 +87,8 @@ def named_rows(ids):
     return Dataset(pa.table({"id": ids, "prompt": [f"question {i}" for i in range(len(ids))]}))
 
 
-@pytest.mark.parametrize(
-    "ids",
-    [
+def test_an_id_is_the_name_and_a_row_without_one_has_its_key():
+    for ids in (
         pa.array(["geo-1", "", None, "a b"]),
         pa.array([0, 2**64 - 1, 2**63], pa.uint64()),
         pa.array([True, False]),
@@ -109,20 +96,14 @@ def named_rows(ids):
         pa.array([0, 3600, 7200], pa.timestamp("s", "Europe/Berlin")),
         pa.array([Decimal("1.00"), Decimal("1.10")]),
         pa.nulls(1),
-    ],
-    ids=str,
-)
-def test_an_id_is_the_name_and_a_row_without_one_has_its_key(ids):
-    dataset = named_rows(ids).select(range(len(ids))[::-1])
-    keys = [key_text(key) for key in sample_keys(dataset)[0].tolist()]
-    texts = [key if one is None else str(one) for one, key in zip(dataset["id"], keys, strict=True)]
-    assert named(dataset) == named(dataset.with_format("numpy")) == texts
-
-
-@pytest.mark.parametrize("ids", [[[1], [2], [3]], [b"a", b"b", b"c"]], ids=str)
-def test_ids_without_a_text_and_rows_without_ids_give_the_keys(ids):
-    for dataset in (named_rows(pa.array(ids)), named_rows(pa.array(ids)).remove_columns("id")):
-        assert named(dataset) == [key_text(key) for key in sample_keys(dataset)[0].tolist()]
+    ):
+        dataset = named_rows(ids).select(range(len(ids))[::-1])
+        keys = [key_text(key) for key in sample_keys(dataset)[0].tolist()]
+        texts = [key if one is None else str(one) for one, key in zip(dataset["id"], keys, strict=True)]
+        assert named(dataset) == named(dataset.with_format("numpy")) == texts
+    for ids in ([[1], [2], [3]], [b"a", b"b", b"c"]):  # without a text
+        for dataset in (named_rows(pa.array(ids)), named_rows(pa.array(ids)).remove_columns("id")):
+            assert named(dataset) == [key_text(key) for key in sample_keys(dataset)[0].tolist()]
 
 
 def test_a_table_of_a_posterior_gets_the_names_and_tasks_of_its_rows_only():

@@ -1,6 +1,5 @@
 """Variants as rows: what ties them to their originals, and rows that do not fit together."""
 
-import pytest
 from datasets import Dataset
 
 from tests.support.refusals import refused
@@ -44,29 +43,15 @@ def test_only_originals_are_evaluated():
     assert originals_of(plain, "of") is plain
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        *({name: None} for name in ("id", "of", "kind")),
-        {"of": [1, 1, 2, 2]},
-        {"of": [[{"kind": "text", "prompt": prompt("?")}], [], [], []]},
-    ],
-    ids=str,
-)
-def test_columns_that_tie_no_variants_to_originals_are_refused(changes):
-    with refused(ConfigurationError, ["vade_variants='of'"]):
-        with_known_originals(make_rows(**changes), "of")
-
-
-@pytest.mark.parametrize(
-    ("changes", "names"),
-    [
+def test_rows_that_do_not_fit_together_are_refused():
+    nested = {"of": [[{"kind": "text", "prompt": prompt("?")}], [], [], []]}
+    for changes in (*({name: None} for name in ("id", "of", "kind")), {"of": [1, 1, 2, 2]}, nested):
+        with refused(ConfigurationError, ["vade_variants='of'"]):
+            with_known_originals(make_rows(**changes), "of")
+    for changes, names in (
         ({"id": ["a", "a", "b", "b/hint-1"]}, ["'id'", "vade_variants"]),
         ({"answer": ["5", "6", "56", "56"]}, ["1 variants", "'answer'", "a/hint-1", "6", "5"]),
         ({"prompt": [prompt("2+3?")] * 2 + [prompt("7*8?"), prompt("8*7?")]}, ["1 variants", "a/hint-1"]),
-    ],
-    ids=["id twice", "other answer", "same content"],
-)
-def test_rows_that_do_not_fit_together_are_refused(changes, names):
-    with refused(ConfigurationError, names):
-        read_variants(make_rows(**changes), "of")
+    ):
+        with refused(ConfigurationError, names):
+            read_variants(make_rows(**changes), "of")

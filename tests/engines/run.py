@@ -1,17 +1,15 @@
 """One training run of the testbed model under an engine; `measure-<rank>-<step>.json` says what came of it.
 
-usage: python -m tests.engines.on_cpu tests.engines.run FOLDER --engine hf|colocate|server [OPTIONS]
+usage: python -m tests.engines.on_cpu tests.engines.run FOLDER JSON
 
-`--without` takes a correction of `trl_vade.trainer.generation.corrections` out for some steps, which shows what it is
-for.
+The JSON has the arguments of `main`.
 """
 
-import argparse
 import hashlib
 import json
 import logging
 import os
-import time
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,9 +20,7 @@ from accelerate.utils import DistributedType
 from datasets import Dataset
 from PIL import ImageOps
 from transformers import AutoConfig, AutoProcessor, TrainerCallback
-from trl import GRPOConfig, GRPOTrainer
 
-from tests.engines.on_cpu import DIFFERENCE
 from tests.support.rows import with_variants
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.testbed import load_testbed_dataset, load_testbed_model
@@ -56,7 +52,6 @@ SETTINGS = {
     "vllm_gpu_memory_utilization": 0.1,
     "vllm_max_model_length": 128,
 }
-VISION_INPUTS = ("pixel_values", "image_grid_thw", "num_images", "mm_token_type_ids")
 NUM_ROWS = 16  # every image comes again after two generation batches of eight
 
 
@@ -85,29 +80,27 @@ def with_mirrors(rows: Dataset) -> Dataset:
 
 
 class Watch(TrainerCallback):
-    """Notes what each step logged, how long it took and where it led; takes corrections out for their steps."""
+    """Notes what each step logged and where it led; takes corrections out for their steps."""
 
     def __init__(self, without: list[tuple[str, int, int]]):
         self.without = without
         self.steps, self.evaluations, self.completions = [], [], []
-        self.trainer, self.began, self.put_back = None, 0.0, []
-        self.sampled = self.difference = None
+        self.trainer, self.put_back = None, []
 
     def on_step_begin(self, args, state, control, **kwargs):
         for correction, first, last in self.without:
             if state.global_step + 1 == first:
                 self.put_back.append((last, take_out(correction, self.trainer)))
-        self.began = time.perf_counter()
 
     def on_step_end(self, args, state, control, model, **kwargs):
-        self.steps.append({"seconds": time.perf_counter() - self.began, "weights": digest(model.state_dict())})
+        self.steps.append({"weights": digest(model.state_dict())})
         for last, put_back in self.put_back:
             if state.global_step == last:
                 put_back()
 
     def on_log(self, args, state, control, logs, **kwargs):
         if "loss" in logs:
-            self.steps[-1] |= ({} if self.difference is None else {DIFFERENCE: self.difference}) | logs
+            self.steps[-1] |= logs
         if "eval_reward" in logs:
             self.evaluations.append(logs["eval_reward"])
 
@@ -138,33 +131,6 @@ def exclude_from_the_head(model: torch.nn.Module, tokens: list[int]) -> None:
     head.register_buffer("bias", bias, persistent=False)
 
 
-def compare_with_transformers(trainer: GRPOTrainer, watch: Watch) -> None:
-    """Note what TRL notes with vLLM: the difference of the log-probabilities that sampled and those trained on."""
-    generate, prepare = trainer.model.generate, trainer._generate_and_score_completions
-
-    def noting(*args, **kwargs):
-        output = generate(*args, **kwargs, return_dict_in_generate=True, output_scores=True)
-        tokens = output.sequences[:, -len(output.scores) :]
-        logps = torch.stack(output.scores, dim=1).log_softmax(-1)
-        watch.sampled = logps.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
-        return output.sequences
-
-    def comparing(rows):
-        batch = prepare(rows)
-        if trainer.model.training:
-            ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
-            mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
-            images = {name: batch[name] for name in VISION_INPUTS if name in batch}
-            with torch.no_grad():
-                score = trainer._get_per_token_logps_and_entropies
-                logps, *_ = score(trainer.model, ids, mask, batch["completion_ids"].shape[1], **images)
-            difference = (logps - watch.sampled[:, : logps.shape[1]]).abs()[batch["completion_mask"].bool()]
-            watch.difference = difference.mean().item()
-        return batch
-
-    trainer.model.generate, trainer._generate_and_score_completions = noting, comparing
-
-
 class Said(logging.Handler):
     """Notes what trl_vade logs."""
 
@@ -186,78 +152,64 @@ def digest(state: dict[str, torch.Tensor]) -> str:
     return sha.hexdigest()
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--engine", choices=["hf", "colocate", "server"], required=True)
-    parser.add_argument("--trainer", choices=["vade", "stock"], default="vade")
-    parser.add_argument("--steps", type=int, default=6)
-    parser.add_argument("--resume", type=int)
-    parser.add_argument("--server", metavar="URL")
-    parser.add_argument("--model", help="folder; without it the testbed's")
-    parser.add_argument("--mixed", action="store_true", help="rows without an image among the others")
-    parser.add_argument("--without", nargs="*", default=[], metavar="CORRECTION@FIRST-LAST")
-    parser.add_argument("--pixels", type=int, help="of each image, by a processor that the trainer is given")
-    parser.add_argument("--folders-processor", action="store_true", help="leave the engine the model folder's own")
-    parser.add_argument("--ask-for-placeholders", action="store_true", help="give them a bias of 100")
-    parser.add_argument("--placeholders-excluded", action="store_true", help="by the trainer's head, too")
-    parser.add_argument("--settings", type=json.loads, default={}, metavar="JSON")
-    options = parser.parse_args()
-    without = []
-    for each in options.without:
-        correction, steps = each.split("@")
-        without.append((correction, *map(int, steps.split("-"))))
+def main(
+    folder: Path,
+    *,
+    steps: int = 6,
+    resume: int = 0,  # the step to go on from
+    server: str | None = None,  # its address; None for an engine in the process
+    model: str = "",  # its folder; "" for the testbed's
+    mixed: bool = False,  # whether some rows are without an image among the others
+    without: list[tuple[str, int, int]] = (),  # corrections to take out, each with its first and its last step
+    pixels: int = 0,  # of each image, by a processor that the trainer is given; 0 for the model's own
+    folders_processor: bool = False,  # whether the engine is left with the model folder's own
+    asks_for_placeholders: bool = False,  # whether the user gives them a bias of 100
+    **settings,  # of the trainer
+) -> None:
     watch, said = Watch(without), Said()
 
     def reward(completion_ids, **columns):
         watch.completions.append([[*map(int, ids)] for ids in completion_ids])
         return exact_answer_reward(completion_ids=completion_ids, **columns)
 
-    engine = {"use_vllm": options.engine != "hf", "vllm_mode": "server" if options.server else "colocate"}
-    engine["vllm_server_base_url"] = options.server
-    model = options.model or str(load_testbed_model(progress=False))
+    engine = {"use_vllm": True, "vllm_mode": "server" if server else "colocate", "vllm_server_base_url": server}
+    model = model or str(load_testbed_model(progress=False))
     placeholders = vision_token_ids(AutoConfig.from_pretrained(model))
-    if options.ask_for_placeholders:  # as JSON on the command line has it: keys are strings
+    if asks_for_placeholders:  # as JSON on the command line has it: keys are strings
         engine["generation_kwargs"] = {"logit_bias": {str(token): 100.0 for token in placeholders}}
-    processor = None
-    if options.pixels:
-        processor = AutoProcessor.from_pretrained(model, min_pixels=options.pixels, max_pixels=options.pixels)
-    if options.folders_processor:
+    processor = AutoProcessor.from_pretrained(model, min_pixels=pixels, max_pixels=pixels) if pixels else None
+    if folders_processor:
         engine_processor.image_settings = lambda processing_class, folder, **loading: {}
-    settings = SETTINGS | engine | {"max_steps": options.steps, "save_steps": 3} | options.settings
-    if "ACCELERATE_USE_FSDP" in os.environ:  # accelerate 1.15 shards on GPUs alone; see tests/integration/sharded.py
+    settings = SETTINGS | engine | {"max_steps": steps, "save_steps": 3} | settings
+    sharded = "ACCELERATE_USE_FSDP" in os.environ
+    if sharded:  # accelerate 1.15 shards on GPUs alone; see tests/integration/sharded.py
         PartialState().distributed_type = DistributedType.MULTI_GPU
-    vade = options.trainer == "vade"
-    train_rows, eval_rows = rows(options.mixed)
+    train_rows, eval_rows = rows(mixed)
     if "vade_variants" in settings:
         train_rows = with_mirrors(train_rows)
-    watch.trainer = trainer = (VADEGRPOTrainer if vade else GRPOTrainer)(
+    watch.trainer = trainer = VADEGRPOTrainer(
         model,
         reward,
-        (VADEGRPOConfig if vade else GRPOConfig)(str(options.folder), **settings),
+        VADEGRPOConfig(str(folder), **settings),
         train_rows,
         eval_dataset=eval_rows,
         processing_class=processor,
         callbacks=[watch],
     )
-    if options.placeholders_excluded:
+    if not sharded:
         exclude_from_the_head(trainer.model, placeholders)
-    if options.engine == "hf":
-        compare_with_transformers(trainer, watch)
     error = None
     try:
-        trainer.train(resume_from_checkpoint=options.resume and f"{options.folder}/checkpoint-{options.resume}")
+        trainer.train(resume_from_checkpoint=f"{folder}/checkpoint-{resume}" if resume else None)
     except Exception as raised:
-        if not options.without:
+        if not without:
             raise
         error = str(raised)
-    name = f"measure-{os.environ.get('RANK', '0')}-{options.resume or 0}.json"
     noted = {key: getattr(watch, key) for key in ("steps", "evaluations", "completions")}
-    (options.folder / name).write_text(
-        json.dumps({**noted, "error": error, "placeholders": placeholders, "said": said.messages})
-    )
+    noted |= {"error": error, "placeholders": placeholders, "said": said.messages}
+    (folder / f"measure-{os.environ.get('RANK', '0')}-{resume}.json").write_text(json.dumps(noted))
 
 
 if __name__ == "__main__":
-    main()
+    main(Path(sys.argv[1]), **json.loads(sys.argv[2]))
     os._exit(0)  # gloo aborts now and then as a process exits (pytorch/pytorch#179291)

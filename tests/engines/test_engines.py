@@ -1,7 +1,7 @@
 """Training with the real vLLM: log-probabilities of trainer and engine, what each correction is for, and resume.
 
 The testbed's fine-tuned Qwen2.5-VL in float32; twelve of its sixteen rows have an image, which comes again after two
-steps. `--without` takes a correction out of a run for some steps: a test that then sees no fault says that TRL has
+steps. `without` takes a correction out of a run for some steps: a test that then sees no fault says that TRL has
 mended it.
 """
 
@@ -10,8 +10,7 @@ import urllib.request
 
 import pytest
 
-from tests.engines.launch import differences, start
-from tests.engines.server import running_server
+from tests.engines.launch import differences, running_server, start
 from tests.support.refusals import refused
 
 pytestmark = [
@@ -25,8 +24,8 @@ pytestmark = [
 SAME = 1e-5  # mean difference of log-probabilities in float32 that is none: measured 1e-6 to 3e-6
 DIFFERENT = 1e-3  # what every fault exceeds by far: measured 7e-3 and more
 
-# The user asks for them, the engine never samples them, and the trainer's head leaves them out of its sum, too.
-PLACEHOLDERS = ("--ask-for-placeholders", "--placeholders-excluded")
+# The user asks for placeholders, the engine never samples them, and the trainer's head leaves them out of its sum.
+ASKED = {"mixed": True, "asks_for_placeholders": True}
 
 
 def assert_same_run(resumed, whole):
@@ -41,8 +40,8 @@ def assert_same_run(resumed, whole):
 def colocated(tmp_path_factory):
     """A run that is right for six steps, and then without one correction after the other; and its folder."""
     folder = tmp_path_factory.mktemp("colocated")
-    without = ["--without", "embeddings@7-9", "single_tokens@10-10", "placeholders@12-12"]
-    return folder, start(folder, "colocate", "--mixed", "--steps", 12, *PLACEHOLDERS, *without)[0]
+    without = [("embeddings", 7, 9), ("single_tokens", 10, 10), ("placeholders", 12, 12)]
+    return folder, start(folder, steps=12, without=without, **ASKED)[0]
 
 
 @pytest.fixture(scope="module")
@@ -59,8 +58,7 @@ def server(tmp_path_factory):
 def served(tmp_path_factory, server):
     """The same with a server: right for six steps, and then with the vision embeddings of before."""
     folder = tmp_path_factory.mktemp("served")
-    options = ("--server", server, "--mixed", "--steps", 9, *PLACEHOLDERS, "--without", "embeddings@7-9")
-    return folder, start(folder, "server", *options)[0]
+    return folder, start(folder, server=server, steps=9, without=[("embeddings", 7, 9)], **ASKED)[0]
 
 
 @pytest.mark.parametrize("run", ["colocated", "served"])
@@ -72,13 +70,13 @@ def test_engine_and_trainer_agree_on_the_log_probabilities(run, request):
 def test_a_server_answers_each_variant_of_a_problem_by_its_own_prompt_and_picture(tmp_path, server):
     """It gets one request a group. A group with rows of two kinds would be answered for the first alone."""
     settings = {"vade_variants": "of", "vade_advantage": "diva"}
-    noted = start(tmp_path, "server", "--server", server, "--steps", 2, **settings)[0]
+    noted = start(tmp_path, server=server, steps=2, **settings)[0]
     assert max(differences(noted.steps)) <= SAME
 
 
 def test_top_p_makes_the_log_probabilities_incomparable_under_trl_1_16(tmp_path):
     """Which the run says at its start. Without a difference here `scaled_ratios_notice` can go."""
-    noted = start(tmp_path, "colocate", "--steps", 1, top_p=0.7)[0]
+    noted = start(tmp_path, steps=1, top_p=0.7)[0]
     assert min(differences(noted.steps)) > DIFFERENT
     assert any("top_p=0.7" in message for level, message in noted.said if level == "WARNING")
 
@@ -101,20 +99,20 @@ def test_a_correction_that_is_put_back_is_all_it_takes(colocated):
 @pytest.mark.parametrize("pixels", [16 * 784, 784], ids=["larger", "smaller"])
 def test_a_colocated_engine_sees_images_in_the_size_of_the_trainers_processor(tmp_path, pixels):
     """The model folder's processor makes 4 tokens of an image, the trainer's 16 or 1."""
-    noted = start(tmp_path, "colocate", "--mixed", "--steps", 2, "--pixels", pixels)[0]
+    noted = start(tmp_path, mixed=True, steps=2, pixels=pixels)[0]
     assert max(differences(noted.steps)) <= 10 * SAME  # measured 1.7e-5 with 16, for which the weights were not made
 
 
 def test_a_server_with_another_picture_size_is_refused_and_lives_on(tmp_path, server):
     """Without that vLLM 0.31 ends itself, and the next test finds no server."""
     with refused(RuntimeError, ["EngineError", "[4]", "[16]"], ["--mm-processor-kwargs"]):
-        start(tmp_path, "server", "--server", server, "--steps", 1, "--pixels", 16 * 784)
+        start(tmp_path, server=server, steps=1, pixels=16 * 784)
     assert urllib.request.urlopen(f"{server}/health", timeout=30).status == 200
 
 
 def test_a_colocated_engine_loads_the_model_folders_processor_by_itself(tmp_path):
     """The fault that is put right in the former."""
-    noted = start(tmp_path, "colocate", "--steps", 1, "--pixels", 16 * 784, "--folders-processor")[0]
+    noted = start(tmp_path, steps=1, pixels=16 * 784, folders_processor=True)[0]
     assert min(differences(noted.steps)) > DIFFERENT
 
 
@@ -137,14 +135,14 @@ def test_without_a_bias_the_policy_can_generate_placeholders_and_the_run_dies(co
 def test_a_colocated_run_resumes_bit_for_bit(colocated):
     folder, whole = colocated
     # Without the bias that the whole run asks for and does not get.
-    assert_same_run(start(folder, "colocate", "--mixed", "--resume", 3)[0], whole)
+    assert_same_run(start(folder, mixed=True, resume=3)[0], whole)
 
 
 def test_an_engine_loads_a_checkpoint_with_a_posterior_and_a_generation_batch_beside_the_weights(colocated, tmp_path):
     """It takes every `*.safetensors` there for weights, unless an index says which are."""
     checkpoint = colocated[0] / "checkpoint-3"
     assert {"vade_posterior.safetensors", "model.safetensors"} <= {path.name for path in checkpoint.iterdir()}
-    noted = start(tmp_path, "colocate", "--steps", 1, "--model", checkpoint)[0]
+    noted = start(tmp_path, steps=1, model=str(checkpoint))[0]
     assert max(differences(noted.steps)) <= SAME
 
 
@@ -152,7 +150,7 @@ def test_a_sleeping_engine_gets_sharded_weights_after_forward_passes_without_a_b
     """Two processes with FSDP2; initial rollouts and an evaluation come before the first step."""
     early = {"vade_posterior_init": "rollout", "eval_on_start": True}
     share = {"processes": 2, "per_device_train_batch_size": 16, "vllm_enable_sleep_mode": True, "save_strategy": "no"}
-    noted = start(tmp_path, "colocate", "--steps", 3, sharded=True, **early, **share)
+    noted = start(tmp_path, steps=3, sharded=True, **early, **share)
     for rank in (0, 1):
         assert len(noted[rank].evaluations) == 3  # at the start, after two steps, at the end
         assert max(differences(noted[rank].steps)) <= SAME
@@ -165,8 +163,8 @@ def test_a_sleeping_engine_gets_sharded_weights_after_forward_passes_without_a_b
 )
 def test_two_processes_agree_with_their_engines_and_resume_bit_for_bit(tmp_path, more):
     share = {"processes": 2, "per_device_train_batch_size": 16, **more}
-    whole = start(tmp_path, "colocate", "--mixed", **share)
-    resumed = start(tmp_path, "colocate", "--mixed", "--resume", 3, **share)
+    whole = start(tmp_path, mixed=True, **share)
+    resumed = start(tmp_path, mixed=True, resume=3, **share)
     for rank in (0, 1):
         assert max(differences(whole[rank].steps)) <= SAME
         assert [step["weights"] for step in whole[rank].steps] == [step["weights"] for step in whole[0].steps]

@@ -7,60 +7,18 @@ import pytest
 from PIL import Image
 
 from eval import compare
+from tests.support.evaluations import FACTS, GENERATION, VERSIONS, finished
 from tests.support.refusals import refused, says
-from trl_vade.errors import ConfigurationError, EvaluationError
-from trl_vade.evaluation.benchmarks import BENCHMARKS
-from trl_vade.evaluation.results import write_results
-from trl_vade.evaluation.runs import read_run, run_folder
+from trl_vade.errors import EvaluationError
 from trl_vade.selection.report.style import LIGHT
 
-VERSIONS = {"lmms-eval": "0.7.3", "transformers": "5.0.0", "torch": "2.9.0", "vllm": "0.12.0", "datasets": "4.0.0"}
 JUDGE = {"model": "Qwen2.5-72B-Instruct", "url": "http://localhost:8000/v1"}
 
 
-def question(number):
-    return {"doc_id": number, "target": f"{number}", "input": f"What is {number}?\nAnswer with a single word."}
-
-
-def write_run(output, name, seed, scores):
-    """A run as lmms-eval 0.7.3 leaves it (loggers/evaluation_tracker.py), with a score of 0 to 1 for each question."""
-    benchmark = BENCHMARKS[name]
-    folder = run_folder(output, benchmark, seed)
-    (folder / "model").mkdir(parents=True)
-    results = {
-        "results": {benchmark.task: {benchmark.key: float(np.mean(scores))}},
-        "config": dict.fromkeys(("random_seed", "numpy_seed", "torch_seed"), seed),
-        "n-samples": {benchmark.task: {"original": len(scores), "effective": len(scores)}},
-    }
-    (folder / "model" / "20260101_000000_results.json").write_text(json.dumps(results, indent=2))
-    lines = [
-        json.dumps({**question(i), "filtered_resps": [f"{seed} {i}"], benchmark.metric: float(score)})
-        for i, score in enumerate(scores)
-    ]
-    (folder / "model" / f"20260101_000000_samples_{benchmark.task}.jsonl").write_text("\n".join(lines) + "\n")
-    (folder / "judge.json").write_text(json.dumps({"calls": len(scores), "unreadable": 0, "example": None}))
-
-
-def evaluation(output, scores, name="model", **facts):
-    """An output directory; `scores` has of each benchmark one (seeds, questions) array, or one for all seeds."""
-    seeds, limit = facts.get("seeds", [0, 1]), facts.get("limit")
-    tasks = [(BENCHMARKS[name], seed) for name in scores for seed in seeds]
-    for benchmark, of_runs in scores.items():
-        of_runs = np.broadcast_to(of_runs, (len(seeds), np.shape(of_runs)[-1]))
-        for seed, of_run in zip(seeds, of_runs, strict=True):
-            write_run(output, benchmark, seed, of_run)
-    runs = [read_run(run_folder(output, *task), *task, limit) for task in tasks]
-    generation = {"temperature": 0.6, "top_p": 0.95, "top_k": 20, "max_new_tokens": 2048} | {"repetition_penalty": 1.0}
-    generation |= facts.pop("generation", {})
-    known = {
-        "decoding": dict.fromkeys(scores, f"temperature {generation['temperature']:g}"),
-        "model": {"name": name, "revision": None, "fingerprint": "f"}, "backend": "vllm", "seeds": seeds,
-        "limit": None, "generation": generation, "system_prompt": None, "instruction": None, "data": {},
-        "model_args": {"max_pixels": 12845056}, "batch_size": 8, "versions": VERSIONS, "rows": {},
-        "judge": JUDGE, "command": "trl-vade evaluate", "started": "2026", "finished": "2026",
-    }  # fmt: skip
-    write_results(output, known | facts, runs)
-    return output
+def evaluation(output, scores, name="model", generation=GENERATION, **facts):
+    decoding = dict.fromkeys(scores, f"temperature {generation['temperature']:g}")
+    known = {"model": FACTS["model"] | {"name": name}, "judge": JUDGE, "decoding": decoding, "generation": generation}
+    return finished(output, scores, **known | facts)
 
 
 def compared(*folders, reference=0, allow=False, resamples=200, names=None):
@@ -111,36 +69,6 @@ def test_fewer_than_ten_differing_questions_are_never_marked():
         assert (cell["differing"], cell["few"], cell["marked"]) == (better, better < 10, better == 10)
 
 
-def test_the_average_is_marked_only_if_ten_questions_differ_in_each_benchmark_where_any_does():
-    many, few, none = differing(60, 20), differing(9, questions=20), differing(0)
-    for scores, marked in [([many, few], False), ([many, none], True), ([many, many], True)]:
-        cell = compare.beside(scores, 0, 500)[1]
-        assert cell["interval"][0] > 0
-        assert cell["marked"] == (not cell["few"]) == marked
-
-
-def seeds_of(rate, rng):
-    """Scores of questions in per cent, the means of four runs."""
-    return 25.0 * rng.binomial(4, rate)
-
-
-@pytest.mark.slow
-def test_the_interval_covers_the_truth_about_19_times_in_20():
-    """Questions of a population with pass rates that are uniform in (0, 0.8), and 0.1 higher for the other model; the
-    second benchmark has no difference. An interval at 200 resamples is a little too narrow."""
-    rng = np.random.default_rng(1)
-    single = both = 0
-    for _ in range(200):
-        rates, more = rng.uniform(0, 0.8, 60), rng.uniform(0, 1, 25)
-        first = seeds_of(rates + 0.1, rng) - seeds_of(rates, rng)
-        second = seeds_of(more, rng) - seeds_of(more, rng)
-        (low, high), (low_of_both, high_of_both) = (compare.interval(s, 200) for s in ([first], [first, second]))
-        single += low <= 10 <= high
-        both += low_of_both <= 5 <= high_of_both
-    assert 0.90 <= single / 200 <= 0.985
-    assert 0.90 <= both / 200 <= 0.985
-
-
 def test_the_interval_of_the_average_resamples_within_each_benchmark():
     """Far apart means with little spread in each: resampled as one pool, the interval would be ten times as wide."""
     rng = np.random.default_rng(2)
@@ -155,7 +83,7 @@ def test_other_settings_are_refused_or_said_and_what_changes_no_answer_is_not(tm
     first = evaluation(tmp_path / "first", {"mathvision": [0, 1]})
     for number, (setting, facts) in enumerate(
         {
-            "decoding of mathvision": {"generation": {"temperature": 0.0}},
+            "decoding of mathvision": {"generation": GENERATION | {"temperature": 0.0}},
             "system_prompt": {"system_prompt": "Think."},
             "backend": {"backend": "transformers"},
             "judge": {"judge": JUDGE | {"model": "small"}},
@@ -177,43 +105,24 @@ def test_other_settings_are_refused_or_said_and_what_changes_no_answer_is_not(tm
 
 
 @pytest.mark.parametrize("allow", [False, True])
-def test_other_rows_are_refused_whatever_is_allowed_and_the_same_in_another_folder_are_not(tmp_path, allow):
-    def of(folder, name, digest):
-        facts = {"data": {"chartqa": name}, "rows": {"chartqa": digest}}
+def test_other_rows_questions_and_benchmarks_are_refused_whatever_is_allowed(base, tmp_path, allow):
+    def of(folder, digest, **facts):
+        facts |= {"data": {"chartqa": folder}, "rows": {"chartqa": digest}}
         return evaluation(tmp_path / folder, {"chartqa": HARD}, folder, **facts)
 
-    first = of("a", "rows", "3f")
-    with refused(EvaluationError, ["chartqa", "'3f'", "'4e'"]):
-        compared(first, of("b", "rows", "4e"), allow=allow)
-    assert compared(first, of("c", "copy", "3f"), allow=allow)["different_settings"] == []
-
-
-@pytest.mark.parametrize("allow", [False, True])
-def test_other_questions_are_refused_whatever_is_allowed(base, tmp_path, allow):
+    first = of("a", "3f")
     longer = evaluation(tmp_path / "longer", {"chartqa": [*HARD, True]}, "longer")
-    with refused(EvaluationError, ["1", "chartqa", "longer", "[40]"]):
-        compared(base, longer, allow=allow)
     limited = evaluation(tmp_path / "limited", {"chartqa": HARD[:5]}, "limited", limit=5)
-    with refused(EvaluationError, ["--limit", "5", "model", "limited"]):
-        compared(base, limited, allow=allow)
-
-
-def test_directories_without_a_common_benchmark_are_refused(base, tmp_path):
     other = evaluation(tmp_path / "other", {"mathvision": [0, 1]}, "other")
-    with refused(EvaluationError, ["'chartqa'", "'mathvision'", "model", "other"]):
-        compared(base, other)
-
-
-def test_slips_on_the_command_line_are_refused(base):
-    for folders, options, names, offers in (
-        ([base], {}, [base], ["two"]),
-        ([base, base], {"names": ["a"]}, ["--names", "['a']"], ["2"]),
-        ([base, base], {"names": ["a", "a"]}, ["--names", "['a', 'a']"], ["2"]),
-        ([base, base], {"reference": 2}, ["--reference", "2"], ["0", "1"]),
-        ([base, base], {"resamples": 1}, ["--resamples", "1"], ["100"]),
+    for one, another, names in (
+        (first, of("b", "4e"), ["chartqa", "'3f'", "'4e'"]),
+        (base, longer, ["1", "chartqa", "longer", "[40]"]),
+        (base, limited, ["--limit", "5", "model", "limited"]),
+        (base, other, ["'chartqa'", "'mathvision'", "model", "other"]),
     ):
-        with refused(ConfigurationError, names, offers):
-            compared(*folders, **options)
+        with refused(EvaluationError, names):
+            compared(one, another, allow=allow)
+    assert compared(first, of("copy", "3f"), allow=allow)["different_settings"] == []
 
 
 def test_the_command_writes_a_table_its_numbers_and_a_picture(base, tmp_path, capsys):
@@ -236,11 +145,3 @@ def test_the_command_writes_a_table_its_numbers_and_a_picture(base, tmp_path, ca
         # every directory's colour is in it, the reference's among them
         colours = {"#{:02x}{:02x}{:02x}".format(*colour[:3]) for _, colour in picture.getcolors(2**20)}
     assert {LIGHT["quiet"], LIGHT["first"], LIGHT["second"]} <= colours
-
-
-def test_an_error_ends_the_command_with_a_message_and_exit_code_1(base, tmp_path):
-    output = tmp_path / "comparison"
-    with refused(SystemExit, [tmp_path / "nothing" / "results.json"]) as ended:
-        compare.main([str(base), str(tmp_path / "nothing"), "--output", str(output)])
-    assert isinstance(ended.value.code, str)  # Python prints a text, and exits with 1
-    assert not output.exists()

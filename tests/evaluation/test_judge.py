@@ -11,9 +11,7 @@ from trl_vade.errors import JudgeError
 from trl_vade.evaluation import judge as module
 from trl_vade.evaluation.judge import JUDGE_EXIT, Judge, verdict
 
-QWEN = "Qwen/Qwen2.5-72B-Instruct"
 SECRET = "sk-secret-4711"
-BINARY = "# Input\nGround Truth Answer:\n```\n{}\n```\nModel Prediction:\n```\n{}\n```\n\n# Evaluation Rules\n- one"
 
 
 @pytest.fixture(autouse=True)
@@ -29,17 +27,6 @@ def unusable(judge, *names):
     return str(raised.value)
 
 
-def test_lmms_eval_gets_the_variables_that_it_reads(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "a")  # that is for another server
-    expected = {"API_TYPE": "openai", "OPENAI_API_URL": "http://host:8000/v1", "MODEL_VERSION": QWEN}
-    assert Judge("http://host:8000/v1", QWEN).environment() == expected | {"OPENAI_API_KEY": "EMPTY"}
-    monkeypatch.setenv("JUDGE_API_KEY", "b\n")
-    assert Judge("http://host:8000/v1", QWEN).environment()["OPENAI_API_KEY"] == "b"
-
-
-# ------------------------------------------------------------------------------------------------------- the probe
-
-
 def test_a_good_judge_passes_with_two_questions_and_gets_no_other_servers_key(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     with LoopbackJudge() as judge:
@@ -48,29 +35,27 @@ def test_a_good_judge_passes_with_two_questions_and_gets_no_other_servers_key(mo
     assert judge.keys == {"EMPTY"}
 
 
-@pytest.mark.parametrize(
-    ("mode", "names"),
-    [
-        ("empty", ["1", "''"]),
-        ("nonsense", ["1", "'Perhaps a triangle, perhaps not.'"]),
-        ("right", ["0", "'1'"]),
-        ("wrong", ["1", "'0'"]),
-        ("status500", ["500", "EngineCore encountered an issue"]),
-        ("dead", ["Connection error", "Server disconnected"]),
-        ("wrong model", ["another/model"]),
-        ("slow", ["timed out"]),
-        ("html", []),
-        ("no choices", []),
-    ],
-)
-def test_what_is_no_good_judge_is_refused_by_its_fault(monkeypatch, mode, names):
-    monkeypatch.setattr(module, "PROBE_TIMEOUT", 0.5 if mode == "slow" else 30.0)
-    with LoopbackJudge(mode) as judge:
-        unusable(judge, *names)
+FAULTS = {
+    "empty": ["1", "''"],
+    "nonsense": ["1", "'Perhaps a triangle, perhaps not.'"],
+    "right": ["0", "'1'"],
+    "wrong": ["1", "'0'"],
+    "status500": ["500", "EngineCore encountered an issue"],
+    "dead": ["Connection error", "Server disconnected"],
+    "wrong model": ["another/model"],
+    "slow": ["timed out"],
+    "html": [],
+    "no choices": [],
+}
 
 
-def test_a_judge_that_dies_between_two_answers_or_is_not_there_is_found_dead():
+def test_what_is_no_good_judge_is_refused_by_its_fault(monkeypatch):
+    monkeypatch.setattr(module, "PROBE_TIMEOUT", 0.5)
     with LoopbackJudge() as judge:
+        for mode, names in FAULTS.items():
+            judge.mode = mode
+            unusable(judge, *names)
+        judge.mode = "good"
         judge.fail_after(1, "empty")
         unusable(judge, "0")
     unusable(judge, "Connection refused")
@@ -86,20 +71,10 @@ def test_the_key_is_sent_and_nowhere_to_be_read(monkeypatch, capfd):
     assert not any(SECRET in text for text in said)  # although the server repeats it
 
 
-# ----------------------------------------------------------------------------------------------------- the verdict
-
 READ = {
     1: [
         *("1", " 1\n", "[1]", "**1**", "`1`", "1.", "(1).", '"1."', "$1$", "Score: 1", "**Score:** 1", "Answer: [1]"),
-        *(
-            "Final answer: 1",
-            "Judgement: 1",
-            "Judgment = 1",
-            "```\n1\n```",
-            "1\n\nBecause both are 12.",
-            "yes",
-            "Yes.",
-        ),
+        *("Final answer: 1", "Judgement: 1", "```\n1\n```", "1\n\nBecause both are 12.", "yes", "Yes."),
         *("Correct", "The prediction is 12.\n\nVerdict: 1", "<think>12?</think>\n1", "1\n1"),
     ],
     0: ["0", "[0].", "Score: 0", "no", "NO", "Incorrect.", "0\n\nThe prediction is 1.", "Both differ.\nScore: 0"],

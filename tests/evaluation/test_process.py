@@ -4,14 +4,13 @@ In place of lmms-eval small real processes, started by the same code: `python -m
 module of the working directory first. The real one is in tests/lmms.
 """
 
+import inspect
 import json
 import os
 import select
-import signal
 import subprocess
 import sys
 import textwrap
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,23 +19,9 @@ from tests.support.evaluations import write_runner
 from tests.support.refusals import refused
 from trl_vade.errors import EvaluationError, JudgeError
 from trl_vade.evaluation.judge import JUDGE_EXIT
-from trl_vade.evaluation.process import _end, child_environment, run_plan
+from trl_vade.evaluation.process import _end_with_parent, child_environment, run_plan
 
 REPOSITORY = Path(__file__).parents[2]
-
-
-@contextmanager
-def pipe():
-    """Both ends of a pipe, the first as a file; the test closes the second when a process has it."""
-    reading, writing = os.pipe()
-    with open(reading, "rb", buffering=0) as file:
-        yield file, writing
-
-
-def said(file):
-    """What came through the pipe next, b"" when no process has the other end any more; a failure if neither comes."""
-    assert select.select([file], [], [], 30)[0], "the process neither says a word nor ends"
-    return file.read(100)
 
 
 @pytest.fixture
@@ -52,9 +37,6 @@ def child(tmp_path, monkeypatch):
         return log.read_text(encoding="utf-8")
 
     return run
-
-
-# ------------------------------------------------------------------------------------------------- what it is given
 
 
 def test_neither_a_token_nor_a_distributed_run_goes_to_lmms_eval_and_no_login_is_read():
@@ -76,9 +58,6 @@ def test_the_process_has_the_plan_and_the_environment_and_tells_each_run_when_it
     assert (environment["MINE"], environment["MODEL_VERSION"]) == ("kept", "judge")
     assert "error" in log
     assert not Path(plan["done"]).exists()  # and nothing is left of it
-
-
-# ------------------------------------------------------------------------------------------------------- how it ends
 
 
 @pytest.mark.parametrize(
@@ -120,9 +99,6 @@ def test_a_run_that_cannot_be_believed_ends_the_process(child):
         child("done(0); time.sleep(600)", finished)
 
 
-# ------------------------------------------------------------------------------------------------ and nothing stays
-
-
 LAUNCH = """
 import os, sys
 from pathlib import Path
@@ -133,46 +109,24 @@ run_plan({"runs": [0]}, Path("now.log"), print, {})
 """
 
 
-def test_where_this_process_is_killed_the_other_one_hears_of_it(tmp_path):
+def test_where_this_process_is_killed_the_other_one_ends_with_all_that_it_started(tmp_path):
     """As the kernel, or a scheduler at last, does it: no handler and no `finally` is called then."""
     os.mkfifo(tmp_path / "fifo")
     code = """
-        fifo = os.open("fifo", os.O_WRONLY)
-        os.write(fifo, b"ready")
-        os.write(fifo, b"over" if os.read(0, 1) == b"" else b"what?")
-    """
-    write_runner(tmp_path, code)
-    environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "TMPDIR": str(tmp_path)}
-    parent = subprocess.Popen([sys.executable, "-c", LAUNCH, str(tmp_path)], env=environment)
-    with open(tmp_path / "fifo", "rb", buffering=0) as reading:
-        assert said(reading) == b"ready"
-        assert not select.select([reading], [], [], 0.05)[0]  # while this one lives it is not over
-        parent.kill()
-        parent.wait()
-        assert said(reading) == b"over"
-        assert said(reading) == b""
-
-
-def test_lmms_evals_process_ends_then_with_all_that_it_started():
-    code = """
-        import os, signal, subprocess, sys, threading, time
-        from trl_vade.evaluation.process import _end_with_parent
-        held = int(sys.argv[1])
+        held = os.open("fifo", os.O_WRONLY)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"], pass_fds=[held])
         threading.Thread(target=_end_with_parent, daemon=True).start()
         os.write(held, b"ready")
         time.sleep(600)
     """
-    with pipe() as (reading, held):
-        words = [sys.executable, "-c", textwrap.dedent(code), str(held)]
-        options = {"env": os.environ | {"PYTHONPATH": str(REPOSITORY)}, "start_new_session": True}
-        with subprocess.Popen(words, pass_fds=[held], stdin=subprocess.PIPE, **options) as process:
-            os.close(held)
-            try:
-                assert said(reading) == b"ready"
-                process.stdin.close()
-                assert said(reading) == b""
-                assert process.wait() == -signal.SIGKILL
-            finally:
-                _end(process)
+    write_runner(tmp_path, f"import threading\n{inspect.getsource(_end_with_parent)}\n{textwrap.dedent(code)}")
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "TMPDIR": str(tmp_path)}
+    parent = subprocess.Popen([sys.executable, "-c", LAUNCH, str(tmp_path)], env=environment)
+    with open(tmp_path / "fifo", "rb", buffering=0) as reading:
+        assert reading.read(100) == b"ready"
+        assert not select.select([reading], [], [], 0.05)[0]  # while this one lives it is not over
+        parent.kill()
+        parent.wait()
+        assert select.select([reading], [], [], 30)[0], "the process neither says a word nor ends"
+        assert reading.read(100) == b""  # nobody holds the other end any more

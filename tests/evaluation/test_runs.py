@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from tests.support.evaluations import SCORES, TEXTS, results_file, samples_file, save, save_lines, write_run
+from tests.support.evaluations import SCORES, results_file, samples_file, save, save_lines, write_run
 from tests.support.refusals import refused
 from trl_vade.errors import EvaluationError
 from trl_vade.evaluation.benchmarks import BENCHMARKS
@@ -23,43 +23,20 @@ def does_not_count(folder, *names, name="chartqa", seed=0, limit=None):
         read_run(folder, BENCHMARKS[name], seed, limit)
 
 
-# ---------------------------------------------------------------------------------- runs that count
-
-
-@pytest.mark.parametrize("name", BENCHMARKS)
-def test_a_whole_run_of_each_benchmark_is_read_in_per_cent(tmp_path, name):
-    folder = run_folder(tmp_path, BENCHMARKS[name], 3)
-    write_run(folder, name, seed=3)
-    run = read_run(folder, BENCHMARKS[name], 3, None)
-    assert folder == tmp_path / "runs" / f"{name}-seed3"
-    assert (run.benchmark.name, run.seed, run.score, run.questions, run.unscored) == (name, 3, 75.0, 4, 0)
-    assert run.scores == {0: 1.0, 1: 0.0, 2: 1.0, 3: 1.0}
-    assert run.results_file == results_file(folder)
-    assert run.unreadable_verdicts == (2 if BENCHMARKS[name].judged else 0)
-
-
-def test_a_question_without_a_score_does_not_count(tmp_path):
+def test_a_whole_run_of_each_benchmark_is_read_in_per_cent_and_a_question_without_a_score_does_not_count(tmp_path):
+    for name in BENCHMARKS:
+        folder = run_folder(tmp_path, BENCHMARKS[name], 3)
+        write_run(folder, name, seed=3)
+        save_lines(samples_file(folder, name), lines_of(samples_file(folder, name))[::-1])  # of several processes
+        run = read_run(folder, BENCHMARKS[name], 3, None)
+        assert (run.benchmark.name, run.seed, run.score, run.questions, run.unscored) == (name, 3, 75.0, 4, 0)
+        assert run.scores == {0: 1.0, 1: 0.0, 2: 1.0, 3: 1.0}
+        assert run.results_file == results_file(folder)
+        assert run.unreadable_verdicts == (2 if BENCHMARKS[name].judged else 0)
     write_run(tmp_path / "run", "mixture", scores=[1.0, None, 0.0, None, 1.0])
     run = read_run(tmp_path / "run", BENCHMARKS["mixture"], 0, None)
     assert (run.questions, run.unscored, run.score) == (3, 2, pytest.approx(200 / 3))
     assert run.scores == {0: 1.0, 2: 0.0, 4: 1.0}
-
-
-def test_the_digest_tells_other_texts_and_not_another_order_of_the_lines(tmp_path):
-    digests = []
-    for place, texts in [("a", TEXTS), ("b", TEXTS), ("c", ["4", *TEXTS[1:]]), ("d", TEXTS[::-1]), ("e", TEXTS)]:
-        write_run(tmp_path / place, texts=texts)
-        lines = lines_of(samples_file(tmp_path / place))
-        if place == "b":  # several processes write their questions one after the other
-            save_lines(samples_file(tmp_path / place), lines[::-1])
-        if place == "e":  # lmms-eval keeps the unfiltered text where it is another one
-            save_lines(samples_file(tmp_path / place), [lines[0] | {"resps": [["so 4"]]}, *lines[1:]])
-        digests.append(read_run(tmp_path / place, BENCHMARKS["chartqa"], 0, None).texts_digest)
-    assert digests[0] == digests[1]
-    assert len(set(digests)) == 4
-
-
-# ---------------------------------------------------------------------------------- and those that do not
 
 
 def test_a_run_that_left_nothing_or_two_results_files_is_refused(tmp_path):
@@ -118,9 +95,6 @@ def test_a_run_of_other_questions_than_the_limit_says_or_of_another_seed_is_refu
     does_not_count(tmp_path / "run", "0", "1", seed=1, limit=4)
     write_run(tmp_path / "whole", limit=100)
     assert read_run(tmp_path / "whole", BENCHMARKS["chartqa"], 0, 100).questions == 4
-
-
-# ---------------------------------------------------------------------------------- the judge
 
 
 def test_verdicts_that_cannot_be_read_are_counted_up_to_one_in_a_hundred(tmp_path):

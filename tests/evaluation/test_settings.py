@@ -19,7 +19,6 @@ from trl_vade.evaluation.settings import (
     Generation,
     check,
     find_model,
-    versions,
 )
 
 JUDGE = Judge("http://127.0.0.1:8000/v1", "Qwen/Qwen2.5-72B-Instruct")
@@ -33,14 +32,6 @@ def asked(**changes):
 def site(tmp_path, monkeypatch):
     """lmms-eval seems to be installed; see `install_lmms_eval`."""
     monkeypatch.syspath_prepend(install_lmms_eval(tmp_path / "site"))
-
-
-def test_an_evaluation_that_can_work_has_its_benchmarks_in_the_order_of_the_command():
-    assert check(asked(tasks=FIVE, judge=JUDGE)) == [BENCHMARKS[name] for name in FIVE]
-    chosen = check(asked(tasks=["scienceqa", "testbed", "scienceqa", "mixture"], data={"mixture": Path("rows")}))
-    assert [benchmark.name for benchmark in chosen] == ["scienceqa", "testbed", "mixture"]
-    assert check(asked(backend="server", server_url="http://127.0.0.1:8000/v1"))
-    assert versions()["lmms-eval"] == "0.7.3"
 
 
 def test_what_cannot_work_is_refused_and_said():
@@ -74,9 +65,6 @@ def test_a_benchmark_is_decoded_as_in_the_paper_unless_the_user_says_how():
     assert asked().seeds_of(mathvista) == (0, 1, 2, 3)
     assert asked().seeds_of(chartqa) == (0,)
     assert asked(generation=Generation(temperature=0.6)).seeds_of(chartqa) == (0, 1, 2, 3)
-
-
-# ------------------------------------------------------------------------------------------------------- the model
 
 
 def find(name, backend="transformers", **options):

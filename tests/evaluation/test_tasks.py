@@ -3,13 +3,11 @@
 How lmms-eval's own benchmarks score what comes out of the tags is tested with it, in tests/lmms.
 """
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
-from datasets import Dataset, DatasetDict, load_dataset
+from datasets import Dataset, DatasetDict
 from PIL import Image
 from trl.data_utils import prepare_multimodal_messages
 
@@ -50,10 +48,6 @@ def functions(value):
     return [value.removeprefix("!function ")] if str(value).startswith("!function ") else []
 
 
-def test_there_is_a_task_for_each_benchmark_and_no_other():
-    assert sorted(path.name for path in TASKS.iterdir()) == sorted(f"{part.task}.yaml" for part in BENCHMARKS.values())
-
-
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_a_task_has_its_benchmarks_name_and_calls_what_there_is(name):
     content = yaml.load((TASKS / f"vade_{name}.yaml").read_text(encoding="utf-8"), Loader)
@@ -69,9 +63,6 @@ def test_a_task_has_its_benchmarks_name_and_calls_what_there_is(name):
         assert not {"dataset_path", "test_split", "doc_to_text"} & content.keys()  # those stay as they are
     metrics = [part["metric"] for part in content.get("metric_list", [{"metric": benchmark.metric}])]
     assert benchmark.metric in metrics
-
-
-# ------------------------------------------------------------------------------------------------- lmms-eval's folder
 
 
 @pytest.fixture
@@ -118,24 +109,6 @@ def test_a_model_that_is_asked_to_think_is_not_asked_for_a_single_word(builtin, 
     assert not any("lmms_eval_specific_kwargs" in task for task in written(BENCHMARKS).values())
 
 
-def test_the_testbeds_rows_are_made_once_and_are_those_that_the_training_validates_on(tmp_path, monkeypatch):
-    monkeypatch.setattr("huggingface_hub.constants.HF_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
-    folder = testbed_rows()
-    from trl_vade.testbed import load_testbed_dataset
-
-    trained = load_testbed_dataset()["validation"]
-    loaded = load_dataset(str(folder))["validation"]
-    assert loaded["id"] == trained["id"]
-    assert loaded[0]["images"][0].tobytes() == trained[0]["images"][0].tobytes()
-    written = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
-    assert testbed_rows() == folder
-    assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == written
-
-
-# ------------------------------------------------------------------------------------ what a task calls
-
-
 def kinds(messages):
     return [(message["role"], [part["type"] for part in message["content"]]) for message in messages]
 
@@ -160,9 +133,6 @@ def test_a_row_without_images_is_text_and_an_image_of_another_mode_becomes_one_t
         assert row_messages(row) == [{"role": "user", "content": [{"type": "text", "text": "2 + 2?"}]}]
         assert row_images(row) == []
     assert [found.mode for found in row_images({"images": [Image.new("LA", (8, 8), (7, 0))]})] == ["RGB"]
-
-
-# ----------------------------------------------------------------------------------------------------------- mixture
 
 
 def row_of(kind, case):
@@ -192,17 +162,6 @@ def test_a_verdict_of_the_mixture_is_the_reward_that_trains():
     assert mixture({"answer": "4"}, ["<answer>4</answer>"])["vade_accuracy"] == 1.0
     assert [mean(scores) for scores in ([1.0, None, 0.0], [None], [])] == [0.5, None, None]
 
-
-def test_a_task_file_that_names_a_function_costs_no_lmms_eval():
-    """lmms-eval reads each task's file to list them: the module behind it must come at once, and for nothing."""
-    heavy = {"lmms_eval", "torch", "datasets", "evaluate"}
-    code = f"import sys, trl_vade.evaluation.tasks; print(*{heavy} & {{*sys.modules}})"
-    place = Path(__file__).parents[2]
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=place)
-    assert (done.returncode, done.stdout.split()) == (0, []), done.stderr
-
-
-# --------------------------------------------------------------------------------------------------------- mathvista
 
 RESPONSE = "The legend has four bars.\n\nSo the *answer* is: the longest bar, which is 12 cm."
 CHOICES = ["less than one half of it", "more than one half of it", "None"]

@@ -17,11 +17,6 @@ RUN = HubTarget("you/run")
 COMMIT = "POST /api/models/you/run/commit"
 
 
-@pytest.fixture(autouse=True)
-def no_waiting(monkeypatch):
-    monkeypatch.setattr(uploading, "PATIENCE", ())
-
-
 @pytest.fixture
 def staging(hub, tmp_path):
     ensure_repo(RUN)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from eval.benchmarks.faults import __main__ as faults
 from eval.benchmarks.faults import bench as benches
-from eval.benchmarks.faults import cases as faults
+from eval.benchmarks.faults.bench import Result
 from eval.benchmarks.faults.disks import WriteProtected
 from eval.benchmarks.faults.kills import KilledRuns
-from eval.benchmarks.faults.result import Result
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,29 +29,17 @@ def survived(bench, name, tries):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "tries"), [("kill-in-second-save", 3)])
-def test_a_run_killed_while_it_saves_goes_on_from_the_newest_complete_checkpoint(bench, name, tries):
+@pytest.mark.parametrize(("name", "tries"), [("kill-random", 6), ("kill-in-save", 6), ("kill-in-second-save", 3)])
+def test_a_run_killed_again_and_again_comes_to_the_end_of_the_one_that_was_not(bench, name, tries):
     row = survived(bench, name, tries)
-    assert "all checkpoints that look complete are whole" in row.note
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["kill-random", "kill-in-save"])
-def test_a_run_killed_again_and_again_comes_to_the_end_of_the_one_that_was_not(bench, name):
-    row = survived(bench, name, 6)
     assert "all checkpoints that look complete are whole" in row.note
     assert " 0 runs came to the end" not in row.note
 
 
 @pytest.mark.slow
-def test_on_a_full_disk_the_run_stops_with_an_error_and_the_checkpoint_before_is_whole(bench):
-    row = survived(bench, "disk-full", 4)
-    assert row.note == "CheckpointSaveError, and the checkpoint before goes on to the undisturbed end"
-
-
-@pytest.mark.slow
-def test_where_it_may_not_write_the_run_stops_with_an_error_and_the_checkpoint_before_is_whole(bench):
-    row = survived(bench, "permission", 4)
+@pytest.mark.parametrize("name", ["disk-full", "permission"])
+def test_where_nothing_can_be_written_the_run_stops_with_an_error_and_the_checkpoint_before_is_whole(bench, name):
+    row = survived(bench, name, 4)
     assert row.note == "CheckpointSaveError, and the checkpoint before goes on to the undisturbed end"
 
 
@@ -78,18 +66,11 @@ def test_the_right_to_write_comes_back(tmp_path):
 
 @pytest.mark.slow
 def test_a_reward_function_that_misbehaves_stops_the_run_or_is_left_out_of_the_posterior(bench):
-    row = survived(bench, "reward", 7)
+    row = survived(bench, "reward", 6)
     assert row.note == (
         "3 x stopped before an update, and once mended goes on to the undisturbed end; "
-        "3 x the run goes on; no score is no trial; "
-        "1 x the run goes on and says that no group has a gradient"
+        "3 x the run goes on; no score is no trial"
     )
-
-
-@pytest.mark.slow
-def test_sets_of_rows_with_little_to_choose_from_are_trained_on_and_described(bench):
-    row = survived(bench, "rows", 5)
-    assert row.note == "the run comes to its end and says what it sees"
 
 
 @pytest.mark.slow
@@ -107,13 +88,12 @@ def test_whatever_the_hub_does_to_a_run_that_pushes_nothing_is_lost(bench):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "tries"), [("kill-pushing", 3), ("hostile", 28), ("processes", 4)])
-def test_nothing_is_lost_of_pushes_posteriors_or_evidence(bench, name, tries):
-    survived(bench, name, tries)
+def test_nothing_is_lost_of_pushes(bench):
+    survived(bench, "kill-pushing", 3)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["kinds", "resumes", "checkpoint-files", "log"])
+@pytest.mark.parametrize("name", ["kinds", "resumes", "checkpoint-files"])
 def test_each_kind_of_run_and_each_file_of_a_checkpoint_survives(bench, name):
     (row,) = faults.run_case(name, bench)
     assert row.tries >= 4
@@ -157,11 +137,11 @@ def test_the_table_has_a_line_for_each_row_and_its_words_at_the_end():
 
 @pytest.mark.slow
 def test_the_report_is_one_command_and_its_status_says_whether_anything_was_lost():
-    command = [sys.executable, "-m", "eval.benchmarks.faults", "--report", "--quick", "--only", "rows"]
+    command = [sys.executable, "-m", "eval.benchmarks.faults", "--report", "--quick", "--only", "permission"]
     finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert finished.returncode == 0, finished.stderr[-3000:]
-    assert "set of rows" in finished.stdout
-    assert "5 tries, 0 lost" in finished.stdout
+    assert "permission denied" in finished.stdout
+    assert "4 tries, 0 lost" in finished.stdout
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""A run that was stopped and resumed is the run that was never stopped: same choices, same posterior, same weights."""
+"""More resumes that repeat the run that never stopped; most are in `tests/trainer/test_battery.py`."""
 
 from pathlib import Path
 
@@ -6,11 +6,10 @@ import pytest
 from peft import LoraConfig
 
 from tests.support.checkpoints import without_later
-from tests.support.marks import slow, slow_but
+from tests.support.marks import slow
 from tests.support.rows import make_text_rows
 from tests.support.runs import (
     SMALL_RUN,
-    SaveAt,
     StopAfter,
     assert_same_end,
     first_letter,
@@ -20,27 +19,6 @@ from tests.support.runs import (
 )
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.trainer.checkpoint.generation_batch import file_name
-
-# 24 rows and 4 a generation batch: six generation batches an epoch.
-CASES = {
-    "default": {},
-    "uniform": {"vade_sampler": "uniform"},
-    "greedy": {"vade_sampler": "greedy"},
-    "across epochs": {"max_steps": 10, "stop": 7},
-    "at an epoch boundary": {"max_steps": 9, "stop": 6},
-    "uniform at an epoch boundary": {"vade_sampler": "uniform", "max_steps": 9, "stop": 6},
-    "two loader workers": {"dataloader_num_workers": 2},
-    "accumulation of two generation batches": {"gradient_accumulation_steps": 2, "steps_per_generation": 1},
-    "two accumulations a generation batch": {"steps_per_generation": 2},
-    "three accumulations a generation batch": {"per_device_train_batch_size": 8, "steps_per_generation": 3},
-    "two iterations": {"num_iterations": 2},
-    "two iterations of two accumulations": {"num_iterations": 2, "steps_per_generation": 2},
-    "initial rollouts": {"vade_posterior_init": "rollout"},
-    "data skip ignored": {"ignore_data_skip": True},
-    "data skip ignored across epochs": {"ignore_data_skip": True, "max_steps": 14, "stop": 8},
-    "uniform, data skip ignored": {"vade_sampler": "uniform", "ignore_data_skip": True, "max_steps": 14, "stop": 8},
-    "adapters": {"peft": True},
-}
 
 
 @pytest.fixture
@@ -73,43 +51,22 @@ def resumed_from(start, stop, *arguments, **changes):
     return resumed
 
 
-DEFAULT = ("across epochs", "adapters")
-
-
-@pytest.mark.parametrize("case", slow_but(DEFAULT, CASES))
-def test_a_resumed_run_is_the_run_that_was_never_stopped(start, case):
-    changes = {"max_steps": 6} | CASES[case]
-    stop = changes.pop("stop", 3)
-    changes["save_steps"] = stop  # a save takes longer than a step, and each that is made here is gone on from
-    whole = whole_run(start, **changes)
-    # Of two checkpoints in turn, one is inside a generation batch where that has several steps.
-    start("parts", callbacks=[SaveAt(stop + 1), StopAfter(stop + 2)], **changes).train()
-    for checkpoint in (stop + 1, stop):
-        assert_same_end(resumed_from(start, checkpoint, **changes, save_strategy="no"), whole)
+@pytest.mark.parametrize("world", ["text", slow("testbed")])
+def test_adapters_resume_bit_for_bit(start, world):
+    changes = {"max_steps": 4, "steps_per_generation": 2, "peft": True}
+    whole = whole_run(start, world, **changes)
+    start("parts", world, callbacks=[StopAfter(3)], **changes).train()
+    # Inside a generation batch, and between two. The later one first: going on from the other writes it again.
+    for stop in (3, 2):
+        assert_same_end(resumed_from(start, stop, world, **changes), whole)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "case",
-    ["default", "uniform", "two loader workers", "two iterations of two accumulations", "adapters", "across epochs"],
-)
-def test_on_the_testbed_too(start, case):
-    changes = dict(CASES[case])
-    stop = changes.pop("stop", 3)
-    changes["save_steps"] = stop
-    whole = whole_run(start, "testbed", **changes)
-    start("parts", "testbed", callbacks=[StopAfter(stop + 1)], **changes).train()
-    assert_same_end(resumed_from(start, stop, "testbed", **changes, save_strategy="no"), whole)
-
-
-@pytest.mark.parametrize("peft", [False, slow(True)])
-def test_a_run_on_images_resumes_bit_for_bit(start, peft):
-    changes = {"max_steps": 4, "steps_per_generation": 2, "peft": peft}
-    whole = whole_run(start, "testbed", **changes)
-    start("parts", "testbed", callbacks=[StopAfter(3)], **changes).train()
-    # Inside a generation batch, and between two. The later one first: going on from the other writes it again.
-    for stop in (3, 2):
-        assert_same_end(resumed_from(start, stop, "testbed", **changes), whole)
+def test_a_resume_without_data_skip_makes_the_same_choices(start):
+    changes = {"ignore_data_skip": True, "max_steps": 14}  # its epochs are counted from the resume
+    whole = whole_run(start, **changes)
+    start("parts", callbacks=[StopAfter(8)], **changes).train()
+    assert_same_end(resumed_from(start, 8, **changes), whole)
 
 
 @pytest.fixture(scope="module")
@@ -129,27 +86,9 @@ def test_a_run_resumed_twice_is_the_run_that_was_never_stopped(start, twice_iter
     assert_same_end(resumed, twice_iterated)
 
 
-# ------------------------------------------------------------------- whoever asks for a checkpoint, it is whole
-
-
 def checkpoints(trainer):
     paths = Path(trainer.args.output_dir).glob("checkpoint-*")
     return sorted(int(path.name.removeprefix("checkpoint-")) for path in paths)
-
-
-@pytest.mark.slow
-def test_a_checkpoint_at_the_end_of_each_epoch_resumes_bit_for_bit(start):
-    """Always between generation batches: TRL's sampler leaves out the rows that do not fill one."""
-    changes = {"save_strategy": "epoch", "num_iterations": 2, "max_steps": -1, "num_train_epochs": 2}
-    whole = start("whole", **changes)
-    whole.train()
-    first, last = checkpoints(whole)
-    assert (first, last) == (12, 24)
-    assert not list(Path(whole.args.output_dir).rglob(file_name(0)))
-    start("parts", callbacks=[StopAfter(first)], **changes).train()
-    resumed = start("parts", **changes)
-    resumed.train(resume_from_checkpoint=True)
-    assert_same_end(resumed, whole)
 
 
 def test_the_final_step_is_saved_and_the_run_can_be_made_longer(start):
@@ -163,50 +102,3 @@ def test_the_final_step_is_saved_and_the_run_can_be_made_longer(start):
     longer = start("parts", max_steps=12, **changes, save_strategy="no")
     longer.train(resume_from_checkpoint=True)
     assert_same_end(longer, whole)
-
-
-@pytest.mark.slow
-def test_the_best_checkpoint_inside_a_generation_batch_resumes_bit_for_bit(
-    text_model_path, text_rows, make_args, tmp_path
-):
-    held_out = text_rows.select(range(4)).map(lambda row: {"id": "held out"})
-
-    def start(folder, **more):
-        args = make_args(
-            output_dir=str(tmp_path / folder),
-            save_strategy="best",
-            metric_for_best_model="eval_reward",
-            greater_is_better=True,
-            eval_strategy="steps",
-            eval_steps=1,
-            per_device_eval_batch_size=16,
-            num_iterations=2,
-            max_steps=6,
-        )
-
-        def best_at_third(completions, limit, id, trainer_state, **kwargs):
-            if id[0] != "held out":
-                return says_a_digit(completions, limit)
-            return [1.0 if trainer_state.global_step == 3 else 0.0] * len(completions)
-
-        best_at_third.__name__ = "says_a_digit"
-        return VADEGRPOTrainer(text_model_path, best_at_third, args, text_rows, eval_dataset=held_out, **more)
-
-    whole = start("whole")
-    whole.train()
-    start("parts", callbacks=[StopAfter(4)]).train()
-    resumed = start("parts")
-    assert 3 in checkpoints(resumed)
-    resumed.train(resume_from_checkpoint=without_later(tmp_path / "parts" / "checkpoint-3"))
-    assert_same_end(resumed, whole)
-
-
-@pytest.mark.slow
-def test_a_save_that_a_callback_asks_for_inside_a_generation_batch_is_not_put_off(start, twice_iterated):
-    changes = {"save_strategy": "no", "num_iterations": 2}
-    stopped = start("parts", callbacks=[SaveAt(3), StopAfter(4)], **changes)
-    stopped.train()
-    assert checkpoints(stopped) == [3]
-    resumed = start("parts", **changes)
-    resumed.train(resume_from_checkpoint=True)
-    assert_same_end(resumed, twice_iterated)

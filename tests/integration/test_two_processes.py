@@ -226,16 +226,6 @@ def test_a_replica_that_differs_stops_the_run_at_the_next_save_by_name(text_mode
     assert not (tmp_path / "checkpoint-3" / "trainer_state.json").exists()
 
 
-def test_reference_models_that_differ_stop_the_run_before_it_begins(text_model_path, tmp_path):
-    """The policy's weights would be those of process 0 on both, and each would have another KL."""
-    stopped = launch(text_model_path, tmp_path, "copies")
-    assert stopped.returncode != 0
-    for rank in (0, 1):
-        message = rf"rank{rank}\]: .*ConfigurationError: The reference model differs between processes.*revision"
-        assert re.search(message, stopped.stderr), stopped.stderr[-3000:]
-    assert not list(tmp_path.glob("checkpoint-*"))
-
-
 def test_one_process_pushes_and_another_run_of_two_starts_from_what_it_published(hub, text_model_path, tmp_path):
     environment = client_environment(hub, tmp_path / "home")
     first, second = run(text_model_path, tmp_path / "pushed", "push", env=environment)
@@ -256,3 +246,13 @@ def test_a_push_that_is_refused_ends_all_processes_with_its_error(hub, text_mode
     for rank in (0, 1):
         assert re.search(rf"rank{rank}\]: .*HubError: The run in ", stopped.stderr), stopped.stderr
     assert list(tmp_path.glob("_hub-*/last-checkpoint/trainer_state.json"))
+
+
+def test_reference_models_that_differ_stop_the_run_before_it_begins(text_model_path, tmp_path):
+    """The policy's weights would be those of process 0 on both, and each would have another KL."""
+    stopped = launch(text_model_path, tmp_path, "copies")
+    assert stopped.returncode != 0
+    for rank in (0, 1):
+        message = rf"rank{rank}\]: .*ConfigurationError: The reference model differs between processes.*revision"
+        assert re.search(message, stopped.stderr), stopped.stderr[-3000:]
+    assert not list(tmp_path.glob("checkpoint-*"))

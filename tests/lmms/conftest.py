@@ -1,5 +1,6 @@
 """lmms-eval in the tests' own process: it reads the address of its judge when it is imported, and so only once."""
 
+from importlib.util import find_spec
 from types import SimpleNamespace
 
 import pytest
@@ -9,6 +10,7 @@ from trl_vade.evaluation.corrections import close_eval
 from trl_vade.evaluation.judge import Judge
 
 SECRET = "sk-secret-4711"
+collect_ignore_glob = [] if find_spec("lmms_eval") else ["test_*.py"]  # it is in an environment of its own
 
 
 @pytest.fixture(scope="session")

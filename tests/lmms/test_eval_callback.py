@@ -1,6 +1,5 @@
 """`VADEEvalCallback` with the real lmms-eval inside real trainings of the testbed's Qwen2.5-VL."""
 
-import importlib.util
 import json
 import os
 import random
@@ -20,12 +19,7 @@ from tests.lmms import stand_ins
 from tests.support.refusals import refused, says
 from tests.support.runs import assert_equal_weights, logged, weights
 
-pytestmark = [
-    pytest.mark.lmms,
-    pytest.mark.skipif(
-        importlib.util.find_spec("lmms_eval") is None, reason='needs lmms-eval: pip install -e ".[eval,test]"'
-    ),
-]
+pytestmark = pytest.mark.lmms
 ROWS = 16
 RUN = {
     "per_device_train_batch_size": 8,

@@ -4,32 +4,21 @@ The model is the testbed's, fine-tuned; the benchmarks are stand-ins of four row
 and Hub are on the loopback interface. One process of lmms-eval takes about ten seconds to start.
 """
 
-import importlib.util
-import json
 import os
 import shutil
-from statistics import fmean
 
 import pytest
-from huggingface_hub import HfApi, ModelCard
-from typer.testing import CliRunner
+from huggingface_hub import HfApi
 
 from tests.lmms import stand_ins
+from tests.support.commands import run, said
 from tests.support.hub import connected_hub
 from tests.support.loopback_judge import LoopbackJudge
-from trl_vade.cli.main import app
-from trl_vade.evaluation import benchmarks
 from trl_vade.evaluation.results import read_results
-from trl_vade.evaluation.runs import run_folder
 from trl_vade.rewards.functions import INSTRUCTION
-from trl_vade.testbed import exact_answer_reward, load_testbed_dataset, load_testbed_model
+from trl_vade.testbed import load_testbed_model
 
-pytestmark = [
-    pytest.mark.lmms,
-    pytest.mark.skipif(
-        importlib.util.find_spec("lmms_eval") is None, reason='needs lmms-eval: pip install -e ".[eval,test]"'
-    ),
-]
+pytestmark = pytest.mark.lmms
 STAND_INS = ("chartqa", "scienceqa", "mathvista", "mathverse", "mixture")
 THREE = ("chartqa", "scienceqa", "mathvista")
 SAMPLING = ("--temperature", "1.0", "--max_new_tokens", "12", "--model_args", "min_pixels=784")
@@ -66,27 +55,7 @@ def evaluate(model, output, rows, tasks, *options, judge=None):
     words = ["evaluate", str(model), "--output_path", str(output), "--tasks", ",".join(tasks), *SAMPLING]
     words += [word for name in tasks if name in rows for word in ("--data", f"{name}={rows[name]}")]
     words += ["--judge_url", judge.url, "--judge_model", judge.model] if judge else []
-    return CliRunner().invoke(app, [*words, *map(str, options)], prog_name="trl-vade")
-
-
-def refused(result, *parts):
-    """The command ended with exit code 2 (what was given) or 1 (what failed) and one message with these parts."""
-    assert result.exit_code in (1, 2), result.output
-    assert isinstance(result.exception, SystemExit), result.exception
-    message = " ".join(result.stderr.split())
-    assert [part for part in parts if part not in message] == [], message
-    return message
-
-
-def texts(output, name, seed):
-    """What the model said to the questions, in their order."""
-    (file,) = run_folder(output, benchmarks.BENCHMARKS[name], seed).rglob("*_samples_*.jsonl")
-    lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    return [line["filtered_resps"] for line in sorted(lines, key=lambda line: line["doc_id"])]
-
-
-def means(results):
-    return {name: (found["mean"], found["stderr"]) for name, found in results["benchmarks"].items()}
+    return run(*words, *options)
 
 
 @pytest.fixture(scope="module")
@@ -97,53 +66,30 @@ def published(tmp_path_factory, model, rows, judge):
     with connected_hub(folder / "home") as hub, pytest.MonkeyPatch.context() as patch:
         HfApi().create_repo("you/tiny")
         HfApi().upload_folder(repo_id="you/tiny", folder_path=model)
-        commits = len(hub.repos["you/tiny"].history())
         patch.setenv("HF_TOKEN", os.environ["HF_TOKEN"])
         result = evaluate("you/tiny", output, rows, THREE, "--push_to_hub", "you/tiny", judge=judge)
         assert result.exit_code == 0, result.output + result.stderr
-        yield hub, output, result.output, commits
-
-
-def repeated(output, rows, judge, *options):
-    """The command of `published` again."""
-    result = evaluate("you/tiny", output, rows, THREE, *options, judge=judge)
-    assert result.exit_code == 0, result.output + result.stderr
-    return result
+        yield hub, output, result.output
 
 
 def test_a_checkpoint_is_evaluated_with_four_seeds_and_the_table_has_the_mean_and_the_paper_beside(published):
-    _, output, printed, _ = published
+    _, output, printed = published
     results = read_results(output)
     assert results["seeds"] == [0, 1, 2, 3]
     assert set(results["benchmarks"]) == set(THREE)
-    for name, found in results["benchmarks"].items():
+    for found in results["benchmarks"].values():
         scores = [run["score"] for run in found["runs"]]
         assert len(scores) == 4
         assert found["mean"] == pytest.approx(sum(scores) / 4)
         assert found["questions"] == 4
-        assert not found["identical_runs"], name
     assert "average@4" in printed
+    assert "Published: " in printed
     assert results["versions"]["lmms-eval"] == "0.7.3"
     assert results["judge"]["model"] in printed
 
 
-def test_the_card_and_the_raw_results_come_to_the_hub_in_one_commit(published):
-    hub, output, printed, commits = published
-    repository = hub.repos["you/tiny"]
-    assert len(repository.history()) == commits + 1
-    files = repository.files()
-    assert len([path for path in files if path.endswith("_results.json")]) == 12  # of four seeds
-    assert not [path for path in files if "_samples_" in path]  # the stand-ins are rows of the user's
-    assert any(path.endswith("/results.json") for path in files)
-    card = ModelCard(files["README.md"].decode())
-    index = {entry.dataset_name: entry.metric_value for entry in card.data.eval_results}
-    for found in read_results(output)["benchmarks"].values():
-        assert [value for name, value in index.items() if name.startswith(found["title"])] == [round(found["mean"], 2)]
-    assert "Published: " in printed
-
-
 def test_the_token_reaches_neither_lmms_eval_nor_any_file(published):
-    hub, output, printed, _ = published
+    hub, output, printed = published
     token = hub.token.encode()
     written = [path for path in output.rglob("*") if path.is_file()]
     assert [path for path in written if token in path.read_bytes()] == []
@@ -152,79 +98,13 @@ def test_the_token_reaches_neither_lmms_eval_nor_any_file(published):
     assert any(path.suffix == ".log" for path in written)
 
 
-def test_only_what_is_not_finished_is_run_again_and_its_place_in_the_order_changes_nothing(
-    published, rows, judge, tmp_path
-):
-    """One run is gone, one has half of its results file: both come out as they were, although others came first."""
-    _, first, _, _ = published
-    output = shutil.copytree(first, tmp_path / "again")
-    gone, half = (
-        run_folder(output, benchmarks.BENCHMARKS[name], seed) for name, seed in (("scienceqa", 1), ("chartqa", 3))
-    )
-    shutil.rmtree(gone)
-    (file,) = half.rglob("*_results.json")
-    file.write_bytes(file.read_bytes()[:-100])
-    kept = {path: path.stat().st_mtime_ns for path in output.rglob("*_results.json") if path != file}
-    repeated(output, rows, judge)
-    assert {path: path.stat().st_mtime_ns for path in kept} == kept
-    for name, seed in (("scienceqa", 1), ("chartqa", 3)):
-        assert texts(output, name, seed) == texts(first, name, seed)
-    assert means(read_results(output)) == means(read_results(first))
-
-
-def test_after_its_results_made_a_commit_the_same_command_finds_all_done_and_publishes_no_second_folder(
-    published, rows, judge
-):
-    """The model's newest commit is now that of the results: the same weights, so the same evaluation."""
-    hub, output, _, _ = published
-    before, logs = set(hub.repos["you/tiny"].files()), list((output / "logs").iterdir())
-    repeated(output, rows, judge, "--push_to_hub", "you/tiny")
-    assert set(hub.repos["you/tiny"].files()) == before
-    assert list((output / "logs").iterdir()) == logs  # no process of lmms-eval was started
-
-
-def test_rows_of_the_users_and_the_testbed_are_scored_by_the_rewards_that_train(model, rows, tmp_path):
-    names = ("mixture", "testbed")
+def test_a_judge_that_fails_on_the_way_ends_the_evaluation_and_publishes_nothing(judge, model, rows, hub, tmp_path):
     output = tmp_path / "out"
-    result = evaluate(model, output, rows, names, "--seeds", "7", "--limit", "4")
-    assert result.exit_code == 0, result.stderr
-    found = read_results(output)["benchmarks"]
-    assert set(found) == set(names)
-    assert (found["mixture"]["questions"], found["mixture"]["runs"][0]["unscored"]) == (3, 1)
-    testbed = load_testbed_dataset(progress=False)["validation"]["answer"][:4]
-    assert found["testbed"]["mean"] == 100 * fmean(exact_answer_reward(texts(output, "testbed", 7), testbed))
-
-
-# ------------------------------------------------------------------------------------------------------- bad cases
-
-
-def unpublished(hub, output):
-    """Nothing went to the Hub, and there are no results."""
+    judge.fail_after(4, "dead")  # two are the questions before the start
+    options = ("--seeds", "0,1", "--push_to_hub", "you/bad")
+    said(evaluate(model, output, rows, ["mathverse"], *options, judge=judge), 1, "is dead")
     assert "README.md" not in hub.repos["you/bad"].files()
     assert not (output / "results.json").exists()
-
-
-@pytest.mark.parametrize(("mode", "says"), [("dead", "is dead"), ("nonsense", "verdict")])
-def test_a_judge_that_fails_on_the_way_ends_the_evaluation_and_publishes_nothing(
-    judge, mode, says, model, rows, hub, tmp_path
-):
-    output = tmp_path / "out"
-    judge.fail_after(4, mode)  # two are the questions before the start
-    options = ("--seeds", "0,1", "--push_to_hub", "you/bad")
-    refused(evaluate(model, output, rows, ["mathverse"], *options, judge=judge), says)
-    unpublished(hub, output)
-
-
-def test_a_crash_in_lmms_eval_ends_with_the_end_of_its_log(model, rows, hub, tmp_path):
-    output = tmp_path / "out"
-    result = evaluate(
-        model, output, rows, ["chartqa"], "--model_args", "attn_implementation=none_such", "--push_to_hub", "you/bad"
-    )
-    refused(result, "exit code 1", "none_such")
-    unpublished(hub, output)
-
-
-# ------------------------------------------------------------------------------------------- other backends and rows
 
 
 class ServedModel(LoopbackJudge):
@@ -244,7 +124,7 @@ def served(server, rows, output, *options):
     words = ["evaluate", "served", "--output_path", str(output), "--tasks", "chartqa", *map(str, options)]
     words += ["--model_args", "max_retries=1", "--backend", "server", "--server_url", server.url]
     words += ["--data", f"chartqa={rows['chartqa']}"]
-    return CliRunner().invoke(app, words, prog_name="trl-vade")
+    return run(*words)
 
 
 def test_a_running_server_is_asked_with_seed_settings_and_texts_and_its_failures_are_no_answers(rows, tmp_path):
@@ -252,7 +132,7 @@ def test_a_running_server_is_asked_with_seed_settings_and_texts_and_its_failures
     options = ("--seeds", "0,1", "--temperature", 0.7, "--system_prompt", "Be brief.", "--instruction", "mixture")
     with ServedModel() as server:
         server.fail_after(5, "status500")
-        refused(served(server, rows, tmp_path / "out", *options), "LMMS_EVAL_REQUEST_FAILED")
+        said(served(server, rows, tmp_path / "out", *options), 1, "LMMS_EVAL_REQUEST_FAILED")
         first = server.asked[:4]
         assert {(asked["seed"], asked["temperature"], asked["max_tokens"]) for asked in first} == {(0, 0.7, 2048)}
         assert {asked["seed"] for asked in server.asked[4:]} == {1}

@@ -4,24 +4,16 @@ One command, and so one process of lmms-eval, for all benchmarks: the served mod
 and says A to everything with seed 1.
 """
 
-import importlib.util
-
 import datasets
 import pytest
-from typer.testing import CliRunner
 
 from tests.lmms import stand_ins
+from tests.support.commands import run
 from tests.support.loopback_judge import LoopbackJudge
-from trl_vade.cli.main import app
 from trl_vade.evaluation.benchmarks import BENCHMARKS, FIVE
 from trl_vade.evaluation.results import read_results
 
-pytestmark = [
-    pytest.mark.lmms,
-    pytest.mark.skipif(
-        importlib.util.find_spec("lmms_eval") is None, reason='needs lmms-eval: pip install -e ".[eval,test]"'
-    ),
-]
+pytestmark = pytest.mark.lmms
 ROWS = 20
 NAMES = (*FIVE, "mathvision_rules", "scienceqa")
 MAKERS = {"mathvision_rules": "mathvision", "scienceqa_img": "scienceqa"}
@@ -79,7 +71,7 @@ def test_who_answers_from_the_key_has_all_and_who_always_says_a_has_what_chance_
     with KeyModel(rows) as model, LoopbackJudge() as judge:
         words += ["--backend", "server", "--server_url", model.url, "--temperature", "1.0"]
         words += ["--judge_url", judge.url, "--judge_model", judge.model]
-        result = CliRunner().invoke(app, words, prog_name="trl-vade")
+        result = run(*words)
     assert result.exit_code == 0, result.output + result.stderr
     assert model.unknown == []
     found = read_results(tmp_path / "out")["benchmarks"]

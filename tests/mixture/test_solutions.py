@@ -1,7 +1,5 @@
 """Answers out of worked solutions: own sentences in the forms of TabMWP, which hold more numbers than the answer."""
 
-import pytest
-
 from scripts.mixture.solutions import read_solution, sentences
 
 NUMBERS = [
@@ -17,11 +15,7 @@ NUMBERS = [
     ("How much did the club grow between 2014 and 2015?", "Between 2014 and 2015 it grew by 9 members.", "9"),
     ("How many crates hold at least 3 melons?", "Those are 3 crates.", None),  # which of the two it is, nobody knows
     ("How many crates are there?", "Ada has 4 crates and 2 boxes.", None),
-    (
-        "What is the probability of 2 tails? Simplify any fractions.",
-        r"It is \frac{3}{11}.",
-        r"\frac{3}{11}",
-    ),
+    ("What is the probability of 2 tails? Simplify any fractions.", r"It is \frac{3}{11}.", r"\frac{3}{11}"),
     ("What is the slope?", r"The slope is -6\frac{1}{2}.", r"-6\frac{1}{2}"),
     ('Ada asked: "Which kite flies?" What is the probability that it is red?', "The probability is 1/4.", "1/4"),
     ("How many melons did Mrs. Reed sell?", "Mrs. Reed sold 8 melons.", "8"),
@@ -42,11 +36,7 @@ OTHERS = [
     ("Does Ada have enough to buy a kite?", "Since Ada has $23.00, she has just enough money.", None),
     ("Is this true or false? Mars has 2 moons.", "Mars has 2 moons.", None),
     # The solution states what is asked for.
-    (
-        "On which day did Ada sell the most kites?",
-        "Now find the corresponding day. Sunday corresponds to 79.",
-        "Sunday",
-    ),
+    ("Which day is best?", "Now find the corresponding day. Sunday corresponds to 79.", "Sunday"),
     ("Who lives closest?", "Find the corresponding name. Mr. Reed corresponds to 14.", "Mr. Reed"),
     ("Is the function linear or nonlinear?", "It has one rate.\nThe function is linear.", "linear"),
     ("Is the function linear or nonlinear?", "The function is nonlinear.", "nonlinear"),
@@ -62,16 +52,11 @@ OTHERS = [
 ]
 
 
-@pytest.mark.parametrize(("question", "solution", "answer"), NUMBERS + OTHERS)
-def test_the_answer_is_what_the_question_asks_for_or_none(question, solution, answer):
-    assert read_solution(question, solution) == answer
+def test_the_answer_is_what_the_question_asks_for_or_none():
+    assert [case for case in NUMBERS + OTHERS if read_solution(*case[:2]) != case[2]] == []
 
 
 def test_titles_end_no_sentence():
-    assert sentences('Ask Mr. Reed. He said "Stop." and went.\nNow?') == [
-        "Ask Mr. Reed.",
-        'He said "Stop."',
-        "and went.",
-        "Now?",
-    ]
+    parts = ["Ask Mr. Reed.", 'He said "Stop."', "and went.", "Now?"]
+    assert sentences('Ask Mr. Reed. He said "Stop." and went.\nNow?') == parts
     assert sentences("") == [""]

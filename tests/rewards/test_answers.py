@@ -60,10 +60,8 @@ def test_readings_are_short_and_never_blank(text):
 TAGGED = [  # what lmms-eval's scoring is given
     *(("<answer>42</answer>", "42"), ("<think>41</think>\n<answer> 42 </answer>\nThat is all.", "42")),
     ("<think><answer>41</answer></think><answer>42</answer>", "42"),
-    *(
-        ("<answer>41</answer> no, <ANSWER>42</ANSWER>", "42"),
-        ("<answer>41</answer> better: <answer>42", ""),
-    ),  # cut off
+    ("<answer>41</answer> no, <ANSWER>42</ANSWER>", "42"),
+    ("<answer>41</answer> better: <answer>42", ""),  # cut off
     ("<answer>**B**: Paris.</answer>", "**B**: Paris."),  # what a benchmark takes off is its own affair
     *(("<think>It is <answer>42</answer>", ""), ("<answer></answer>", "")),
     ("<think>It is 41.</think>The answer is 42", "The answer is 42"),
@@ -74,13 +72,9 @@ def test_a_benchmark_gets_what_is_in_the_last_tag_after_the_thinking():
     assert [(text, tagged_answer(text)) for text, answer in TAGGED if tagged_answer(text) != answer] == []
 
 
-@given(st.text(alphabet="answer 42.\n\\boxed{}*", max_size=100))
-def test_a_text_without_tags_goes_to_the_benchmark_as_it_is(text):
-    assert tagged_answer(text) == text
-
-
 @given(st.text(alphabet="answer 42.\n*", max_size=100))
-def test_the_tagged_answer_is_that_of_the_training(text):
+def test_the_tagged_answer_is_that_of_the_training_and_a_text_without_tags_stays_as_it_is(text):
     """Where the reward reads an answer in tags, a benchmark gets the same one, with its decoration."""
     completion = f"<think>It is 7.</think><answer>{text}</answer>"
     assert find_answer(completion) == find_answer(f"<answer>{tagged_answer(completion)}</answer>")
+    assert tagged_answer(text) == text

@@ -62,56 +62,44 @@ def test_letter_and_text_may_stand_together_but_two_choices_and_a_doubt_name_non
         assert verdicts == [1.0, 0.0, 1.0], written
 
 
-def test_decimals_name_a_root_or_a_fraction_that_they_round_correctly():
-    assert named("8.49", ROOTS) == named("x ≈ 8.485", ROOTS) == "B"
-    assert named("8.5", ROOTS) == named("8.48", ROOTS) == named("8", ROOTS) == ""
-
-
-def test_a_list_of_choices_is_no_answer():
-    """As a prompt lists them: its last line would name the last choice."""
-    assert judge("A. oak tree\nB. moss\nC. fern\nD. zooplankton", "D", "choice") == 0.0
-    assert judge("I see a fern.\nD. zooplankton", "D", "choice") == 1.0
-
-
-def test_a_choice_that_is_a_formula_may_be_written_anew():
-    for written in (r"B. $6\sqrt{2}$", "6\u221a2", r"6\sqrt{2}", r"x = \sqrt{72}", "B (6\u221a2)"):
+def test_a_choice_that_is_a_formula_may_be_written_anew_or_in_decimals_that_round_correctly():
+    for written in (
+        r"B. $6\sqrt{2}$",
+        "6\u221a2",
+        r"6\sqrt{2}",
+        r"x = \sqrt{72}",
+        "B (6\u221a2)",
+        "8.49",
+        "x ≈ 8.485",
+    ):
         assert named(written, ROOTS) == "B", written
-    assert named(r"6\sqrt{5}", ROOTS) == named(r"C. 6\sqrt{2}", ROOTS) == ""
+    for written in (r"6\sqrt{5}", r"C. 6\sqrt{2}", "8.5", "8.48", "8"):
+        assert named(written, ROOTS) == "", written
     assert named(r"2.5\pi", ROOTS) == "D"
 
 
-def test_a_text_that_is_a_letter_in_brackets_is_a_text():
-    assert judge("<answer>(b)</answer>", "(b)", "choice", BRACKETED) == 1.0
-    assert judge("<answer>D</answer>", "(b)", "choice", BRACKETED) == 1.0
-    assert judge("<answer>(d)</answer>", "(b)", "choice", BRACKETED) == 0.0
-
-
 def test_an_integer_beside_choices_that_are_texts_is_the_place_of_the_right_one():
-    wrong = []
-    for answer, said, verdict in (
-        *((1, "B", 1.0), (1, "A", 0.0), (1, "2", 1.0), (1, "1", 0.0), (0, "A", 1.0), (np.int64(2), "C", 1.0)),
-        *(("1", "A", 1.0), ("1", "B", 0.0), (3, "C", None), (-1, "C", None)),
-    ):
-        if judge(f"<answer>{said}</answer>", answer, None, ["1", "2", "3"]) != verdict:
-            wrong.append((answer, said, verdict))
+    cases = [(1, "B", 1.0), (1, "A", 0.0), (1, "2", 1.0), (1, "1", 0.0), (0, "A", 1.0), (np.int64(2), "C", 1.0)]
+    cases += [("1", "A", 1.0), ("1", "B", 0.0), (3, "C", None), (-1, "C", None)]
+    wrong = [case for case in cases if judge(f"<answer>{case[1]}</answer>", case[0], None, ["1", "2", "3"]) != case[2]]
     assert wrong == []
     words = {"answer": [1, 1, 1], "choices": [["kelp", "plankton"]] * 3}
     assert accuracy_reward(["B", "plankton", "A"], **words) == [1.0, 1.0, 0.0]
 
 
-def test_choices_and_references_may_be_numbers():
-    assert judge("We count three apples.", "B", "choice", ["2", "3", "4"]) == 1.0
-    assert judge("<answer>B</answer>", 2, None, [1, 2, 3]) == 1.0
-    assert judge("<answer>2</answer>", "B", None, [1, 2, 3]) == 1.0
-    assert judge("<answer>2.5</answer>", "B", None, [0.5, 2.5]) == 1.0
-    assert judge("<answer>A</answer>", "A", "choice", []) == 1.0
-
-
-def test_a_doubt_in_the_text_of_a_choice_is_none():
-    choices = ["less than", "greater than or equal to", "cannot be told"]
-    assert named("greater than or equal to", choices) == "B"
-    assert named("B. greater than or equal to", choices) == "B"
-    assert named("It cannot be told.", choices) == "C"
+def test_choices_and_references_may_be_numbers_and_letters_in_brackets():
+    for said, answer, kind, choices, verdict in (
+        ("We count three apples.", "B", "choice", ["2", "3", "4"], 1.0),
+        *((said, answer, None, [1, 2, 3], 1.0) for said, answer in (("B", 2), ("2", "B"))),
+        *(("2.5", "B", None, [0.5, 2.5], 1.0), ("A", "A", "choice", [], 1.0)),
+        *((said, "(b)", "choice", BRACKETED, verdict) for said, verdict in (("(b)", 1.0), ("D", 1.0), ("(d)", 0.0))),
+        # A list of choices as a prompt has it is no answer: its last line would name the last choice.
+        ("A. oak tree\nB. moss\nC. fern\nD. zooplankton", "D", "choice", None, 0.0),
+        ("I see a fern.\nD. zooplankton", "D", "choice", None, 1.0),
+    ):
+        assert judge(said, answer, kind, choices) == verdict, said
+    choices = ["less than", "greater than or equal to", "cannot be told"]  # a doubt in the text of a choice is none
+    assert [named(text, choices) for text in (choices[1], f"B. {choices[1]}", "It cannot be told.")] == ["B", "B", "C"]
 
 
 WRAPPERS = ["{}", "({})", "{}. {}", "**{}**", "The answer is {}.", "Option {}: {}", "{} ({})", "({}) {}"]

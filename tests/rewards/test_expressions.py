@@ -41,12 +41,11 @@ def worker(before, questions=""):
     return done.stdout
 
 
-def test_a_worker_that_starts_with_much_memory_compares_as_any_other():
+def test_a_worker_that_starts_with_much_memory_compares_and_one_whose_limits_are_too_narrow_says_so(
+    monkeypatch, tmp_path
+):
     """Allocators that are preloaded map gigabytes before anything runs."""
     assert worker("import mmap; kept = mmap.mmap(-1, 3 << 30)", '["x+1", "1+x"]\n') == "ready\ntrue\n"
-
-
-def test_a_worker_whose_limits_are_too_narrow_says_so_and_is_no_worker(monkeypatch, tmp_path):
     assert "not found equal" in worker("worker.are_equal = lambda *pair: False")
     stand_in = tmp_path / "stand_in.py"
     stand_in.write_text("print('a true pair is not found equal', flush=True)")
@@ -77,9 +76,8 @@ def test_a_worker_that_answers_no_more_is_ended_by_the_clock_and_said(judge, mon
 
 @pytest.mark.slow
 def test_a_worker_whose_run_was_killed_ends_without_a_word():
-    process = subprocess.Popen(
-        [sys.executable, "-P", expression_worker.__file__], stdin=-1, stdout=-1, stderr=-1, text=True
-    )
+    command = [sys.executable, "-P", expression_worker.__file__]
+    process = subprocess.Popen(command, stdin=-1, stdout=-1, stderr=-1, text=True)
     assert process.stdout.readline() == "ready\n"
     process.stdout.close()
     process.stdin.write('["x+1", "1+x"]\n')
@@ -119,7 +117,7 @@ def test_threads_ask_side_by_side_and_get_their_own_answers(judge):
     assert 1 <= len(judge._idle) <= WORKERS
 
 
-def test_a_worker_that_was_killed_is_replaced(judge):
+def test_a_worker_that_was_killed_is_replaced_and_one_that_is_killed_again_is_an_error(judge, monkeypatch):
     """The kernel ends processes where memory is short; the training run goes on."""
     assert judge.are_equal("x+1", "1+x")
     for idle in judge._idle:
@@ -127,9 +125,6 @@ def test_a_worker_that_was_killed_is_replaced(judge):
         idle.process.wait()
     assert judge.are_equal("x+2", "2+x")
 
-
-@pytest.mark.slow
-def test_a_worker_that_is_killed_again_and_again_is_an_error(judge, monkeypatch):
     def killed():
         started = Worker()
         started.process.kill()

@@ -56,9 +56,6 @@ def test_each_row_is_judged_by_its_own_columns():
     assert rewards == [1.0, 0.0, 1.0, 1.0, 0.0]
     relaxed = {"answer": ["100", "100", "cat"], "source": ["geo3k"] * 3}
     assert relaxed_accuracy_reward(["104", "106", "Cat"], **relaxed) == [1.0, 0.0, 1.0]
-
-
-def test_an_unknown_type_is_refused_by_name():
     with refused(ConfigurationError, names=["answer_type", "integer"], offers=["choice", "expression"]):
         accuracy_reward(["42"], ["42"], ["integer"])
 

@@ -1,17 +1,14 @@
+import itertools
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
+import scipy.stats
+from scipy.integrate import quad
 
 from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError
 from trl_vade.samplers.information import information_gain, mixed_group_probability
-
-exhaustive = settings(deadline=None, derandomize=True)
-pass_rates = st.floats(0.0, 1.0)
-counts = st.floats(0.0, 1e6)
 
 
 def exact_ratio(alpha, beta, num_generations):
@@ -31,17 +28,10 @@ def test_gains_worked_by_hand():
     assert information_gain([0.0, 0.25, 0.5, 0.75, 1.0], "symmetric").tolist() == [0.0, 3 / 16, 1 / 4, 3 / 16, 0.0]
 
 
-def test_the_gain_keeps_the_shape_and_does_not_write_to_its_argument():
-    p = np.full((2, 3), 0.5, dtype=np.float32)
-    gain = information_gain(p)
-    assert (gain.shape, gain.dtype) == ((2, 3), np.float64)
-    assert (p == 0.5).all()
-
-
-@pytest.mark.parametrize("kind", ["variance", "", None, "Symmetric"])
-def test_an_unknown_gain_is_refused_by_naming_both_that_exist(kind):
-    with refused(ConfigurationError, names=[kind], offers=["asymmetric", "symmetric"]):
-        information_gain(0.5, kind)
+def test_an_unknown_gain_is_refused_by_naming_both_that_exist():
+    for kind in ("variance", "", None, "Symmetric"):
+        with refused(ConfigurationError, names=[kind], offers=["asymmetric", "symmetric"]):
+            information_gain(0.5, kind)
 
 
 def ratio_of(alpha, beta, num_generations):
@@ -56,24 +46,19 @@ def test_expected_ratios_worked_by_hand():
     assert ratio_of([1.0], [0.0], 2) == pytest.approx([1 / 3], rel=1e-15)
 
 
-@pytest.mark.parametrize("num_generations", [2, 3, 8, 16, 64])
-@pytest.mark.parametrize("alpha", [0, 1, 7, 1000, 10**6])
-@pytest.mark.parametrize("beta", [0, 1, 7, 1000, 10**6])
-def test_the_expected_ratio_is_exact_from_no_counts_to_a_million(alpha, beta, num_generations):
-    expected = exact_ratio(alpha, beta, num_generations)
-    assert ratio_of([alpha], [beta], num_generations) == pytest.approx([expected], rel=1e-13, abs=0)
+def test_the_expected_ratio_is_exact_from_no_counts_to_a_million():
+    counts = [0, 1, 7, 1000, 10**6]
+    for alpha, beta, g in itertools.product(counts, counts, [2, 3, 8, 16, 64]):
+        assert ratio_of([alpha], [beta], g) == pytest.approx([exact_ratio(alpha, beta, g)], rel=1e-13, abs=0)
 
 
-@pytest.mark.parametrize(("alpha", "beta"), [(0.0, 0.0), (0.3, 2.7), (5.4, 4.2), (40.0, 0.1)])
-def test_the_expected_ratio_is_the_integral_it_stands_for(alpha, beta):
-    from scipy.integrate import quad
-    from scipy.stats import beta as beta_distribution
-
-    density = beta_distribution(alpha + 1, beta + 1).pdf
-    integral, _ = quad(lambda p: (1 - p**8 - (1 - p) ** 8) * density(p), 0, 1, epsabs=1e-13)
-    assert ratio_of([alpha], [beta], 8) == pytest.approx([integral], rel=1e-9)
+def test_the_expected_ratio_is_the_integral_it_stands_for():
+    for alpha, beta in [(0.0, 0.0), (0.3, 2.7), (5.4, 4.2), (40.0, 0.1)]:
+        density = scipy.stats.beta(alpha + 1, beta + 1).pdf
+        integral, _ = quad(lambda p, density=density: (1 - p**8 - (1 - p) ** 8) * density(p), 0, 1, epsabs=1e-13)
+        assert ratio_of([alpha], [beta], 8) == pytest.approx([integral], rel=1e-9)
 
 
 def test_a_single_completion_never_has_a_gradient():
-    assert (ratio_of(np.arange(5.0), np.arange(5.0)[::-1], 1) < 1e-15).all()
-    assert (ratio_of(np.arange(5.0), np.arange(5.0)[::-1], 1) >= 0).all()
+    ratios = ratio_of(np.arange(5.0), np.arange(5.0)[::-1], 1)
+    assert ((ratios >= 0) & (ratios < 1e-15)).all()

@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 
 from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError, ObservationError, SnapshotCorruptError, SnapshotMismatchError
@@ -58,23 +57,6 @@ def test_signal_aware_decay_worked_by_hand():
     assert posterior.last_update.tolist() == [2, 2, 2]
 
 
-def test_the_papers_decays_are_the_default():
-    posterior = BetaPosterior(2)
-    posterior.observe([0], [2], [8])  # alpha = 2, beta = 6
-    posterior.observe([1], [8], [8])  # alpha = 0.999 * 2 = 1.998, beta = 0.999 * 6 = 5.994
-    posterior.observe([0], [5], [8])  # alpha = 0.2 * 1.998 + 5 = 5.3996, beta = 0.2 * 5.994 + 3 = 4.1988
-    assert posterior.alpha[0] == pytest.approx(5.3996, rel=1e-15)
-    assert posterior.beta[0] == pytest.approx(4.1988, rel=1e-15)
-
-
-def test_without_evidence_the_belief_is_uniform():
-    posterior = BetaPosterior(4)
-    assert posterior.alpha.tolist() == posterior.beta.tolist() == [0.0] * 4
-    assert posterior.posterior_mean.tolist() == [0.5] * 4
-    assert posterior.visits.tolist() == [0] * 4
-    assert (posterior.step, posterior.num_samples) == (0, 4)
-
-
 def test_a_row_with_no_trials_decays_as_if_it_was_not_selected():
     unscored, absent = observed(), observed()
     unscored.observe([0, 1], [0, 3], [0, 8])
@@ -82,77 +64,54 @@ def test_a_row_with_no_trials_decays_as_if_it_was_not_selected():
     assert_same_state(unscored.state_dict(), absent.state_dict())
 
 
-def test_decays_of_zero_and_one_keep_the_last_update():
-    # The paper's "last-update" ablation: each row remembers its latest group, and only that, for ever.
-    posterior = BetaPosterior(3, decay_sampled=0, decay_unsampled=1)
-    posterior.observe([0, 1], [2, 4], [8, 8])
-    posterior.observe([1], [7], [8])
-    posterior.observe([], [], [])
-    assert posterior.alpha.tolist() == [2.0, 7.0, 0.0]
-    assert posterior.beta.tolist() == [6.0, 1.0, 0.0]
-
-
 def test_loading_leaves_nothing_of_what_was_there_before():
     posterior = observed()
     posterior.load_state_dict(BetaPosterior(5).state_dict())
     assert_same_state(posterior.state_dict(), BetaPosterior(5).state_dict())
-    assert posterior.alpha.tolist() == posterior.beta.tolist() == [0.0] * 5
+    assert (posterior.alpha.tolist(), posterior.posterior_mean.tolist()) == ([0.0] * 5, [0.5] * 5)
 
 
-def test_the_state_holds_only_the_rows_ever_visited():
+def test_the_state_holds_only_the_rows_ever_visited_and_the_papers_decays_are_the_default():
     state = observed(1000).state_dict()
     assert state["sample_index"].tolist() == [0, 1, 3]
     # Row 0 as it was at its last update, step 1: the decay of step 2 is not applied yet.
-    assert state["alpha"].tolist() == [2.0, 0.0, 0.2 * 8.0 * 1.0 + 1.0]
-    assert state["last_update"].tolist() == [1, 2, 2]
-    assert state["visits"].tolist() == [1, 1, 2]
-    assert {name: state[name] for name in ("step", "num_samples", "decay_sampled", "decay_unsampled")} == {
-        "step": 2,
-        "num_samples": 1000,
-        "decay_sampled": 0.2,
-        "decay_unsampled": 0.999,
-    }
+    assert state["alpha"].tolist() == [2.0, 0.0, 0.2 * 8.0 + 1.0]
+    assert (state["last_update"].tolist(), state["visits"].tolist()) == ([1, 2, 2], [1, 1, 2])
+    scalars = [state[name] for name in ("step", "num_samples", "decay_sampled", "decay_unsampled")]
+    assert scalars == [2, 1000, 0.2, 0.999]
 
 
-@pytest.mark.parametrize(
-    ("sample_index", "successes", "trials", "reason"),
-    [
-        ([1, 2, 1], [0, 0, 0], [8, 8, 8], "2 distinct"),
+IMPOSSIBLE = [  # rows, successes, trials, and what is said
+    ([1, 2, 1], [0, 0, 0], [8, 8, 8], "2 distinct"),
+    *(
         ([5], [0], [8], "[0, 5)"),
         ([-1], [0], [8], "[-1]"),
         ([1.0], [0], [8], "integers"),
         ([True], [0], [8], "integers"),
-        ([[1]], [[0]], [[8]], "vector"),
-        ([[1], [1, 2]], [0], [8], "cannot be read"),
-        ([1], [-1], [8], "-1.0"),
-        ([1], [9], [8], "successes 9.0"),
-        ([1, 2], [0, np.nan], [8, 8], "Entry 1"),
-        ([1], [0], [np.inf], "trials inf"),
-        ([1], [0], [2.0**54], "2**53"),
-        ([1], [np.inf], [np.inf], "finite"),
-        ([1], [None], [8], "numbers"),
-        ([1, 2], [0], [8], "(2,)"),
-    ],
-)
-def test_impossible_observations_are_refused_and_change_nothing(sample_index, successes, trials, reason):
+    ),
+    *(([[1]], [[0]], [[8]], "vector"), ([[1], [1, 2]], [0], [8], "cannot be read"), ([1], [-1], [8], "-1.0")),
+    *(([1], [9], [8], "successes 9.0"), ([1, 2], [0, np.nan], [8, 8], "Entry 1"), ([1], [0], [np.inf], "trials inf")),
+    *(([1], [0], [2.0**54], "2**53"), ([1], [None], [8], "numbers"), ([1, 2], [0], [8], "(2,)")),
+]
+
+
+def test_impossible_observations_are_refused_and_change_nothing():
     posterior = observed()
     before = posterior.state_dict()
-    with refused(ObservationError, names=[reason]):
-        posterior.observe(sample_index, successes, trials)
-    assert_same_state(posterior.state_dict(), before)
+    for *groups, reason in IMPOSSIBLE:
+        with refused(ObservationError, names=[reason]):
+            posterior.observe(*groups)
+        assert_same_state(posterior.state_dict(), before)
 
 
-@pytest.mark.parametrize("num_samples", [0, -1, 2.0, True, "3", None])
-def test_a_posterior_without_rows_is_refused(num_samples):
-    with refused(ConfigurationError, names=["num_samples", num_samples]):
-        BetaPosterior(num_samples)
-
-
-@pytest.mark.parametrize("name", ["decay_sampled", "decay_unsampled"])
-@pytest.mark.parametrize("value", [-0.1, 1.1, np.nan, np.inf, None, "0.2", True])
-def test_decays_outside_zero_and_one_are_refused(name, value):
-    with refused(ConfigurationError, names=[name, value], offers=["[0, 1]"]):
-        BetaPosterior(3, **{name: value})
+def test_a_posterior_without_rows_and_decays_outside_zero_and_one_are_refused():
+    for num_samples in (0, -1, 2.0, True, "3", None):
+        with refused(ConfigurationError, names=["num_samples", num_samples]):
+            BetaPosterior(num_samples)
+    for name in ("decay_sampled", "decay_unsampled"):
+        for value in (-0.1, 1.1, np.nan, np.inf, None, "0.2", True):
+            with refused(ConfigurationError, names=[name, value], offers=["[0, 1]"]):
+                BetaPosterior(3, **{name: value})
 
 
 def test_a_state_of_other_rows_or_with_other_fields_is_refused_by_naming_both_sides():
@@ -166,31 +125,23 @@ def test_a_state_of_other_rows_or_with_other_fields_is_refused_by_naming_both_si
     assert_same_state(posterior.state_dict(), before)
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "reason"),
-    [
-        ("step", -1, "step is -1"),
-        ("step", 2.0, "whole number"),
-        ("step", 1, "last_update"),
-        ("sample_index", np.array([0, 3, 1]), "sample_index"),
-        ("sample_index", np.array([0, 1, 5]), "[0, 5)"),
-        ("sample_index", np.array([0, 1, 3], dtype=np.int32), "int32"),
-        ("decay_unsampled", 2.0, "[0, 1]"),
-        ("sample_index", [0, 1, 3], "list"),
-        ("alpha", np.array([1.0, 2.0]), "(2,)"),
-        ("alpha", np.array([1, 2, 3]), "int64"),
-        ("alpha", np.array([1.0, -2.0, 3.0]), "alpha"),
-        ("alpha", np.array([1.0, np.nan, 3.0]), "alpha"),
-        ("last_update", np.array([0, 2, 2]), "last_update"),
-        ("last_update", np.array([1, 2, 3]), "last_update"),
-        ("beta", np.array([1.0, 2.0, 1.7e308]), "2**53"),  # its draws would be NaN
-        ("step", 2**53 + 1, "whole number"),  # the next steps must fit into int64
-        ("visits", np.array([0, 1, 2]), "visits"),
-    ],
-)
-def test_broken_numbers_in_a_state_are_refused_and_change_nothing(name, value, reason):
+BROKEN = [
+    *(("step", -1, "step is -1"), ("step", 2.0, "whole number"), ("step", 1, "last_update")),
+    ("step", 2**53 + 1, "whole number"),  # the next steps must fit into int64
+    *(("sample_index", np.array([0, 3, 1]), "sample_index"), ("sample_index", np.array([0, 1, 5]), "[0, 5)")),
+    *(("sample_index", np.array([0, 1, 3], dtype=np.int32), "int32"), ("sample_index", [0, 1, 3], "list")),
+    *(("alpha", np.array([1.0, 2.0]), "(2,)"), ("alpha", np.array([1, 2, 3]), "int64")),
+    *(("alpha", np.array([1.0, value, 3.0]), "alpha") for value in (-2.0, np.nan)),
+    ("beta", np.array([1.0, 2.0, 1.7e308]), "2**53"),  # its draws would be NaN
+    *(("last_update", np.array(steps), "last_update") for steps in ([0, 2, 2], [1, 2, 3])),
+    *(("visits", np.array([0, 1, 2]), "visits"), ("decay_unsampled", 2.0, "[0, 1]")),
+]
+
+
+def test_broken_numbers_in_a_state_are_refused_and_change_nothing():
     posterior = observed()
     before = posterior.state_dict()
-    with refused(SnapshotCorruptError, names=[reason]):
-        posterior.load_state_dict(before | {name: value})
-    assert_same_state(posterior.state_dict(), before)
+    for name, value, reason in BROKEN:
+        with refused(SnapshotCorruptError, names=[reason]):
+            posterior.load_state_dict(before | {name: value})
+        assert_same_state(posterior.state_dict(), before)

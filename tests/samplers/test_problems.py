@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.draws import bits, run
 from tests.support.problems import variant_rows
 from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError
 from trl_vade.samplers import ThompsonSampler, UniformSampler, load_snapshot, save_snapshot
 from trl_vade.samplers.information import information_gain
-from trl_vade.samplers.problems import MATCHES, Problems, VariantRows, kind_offsets, variant_offsets
+from trl_vade.samplers.problems import MATCHES, VariantRows, kind_offsets, variant_offsets
 from trl_vade.samplers.snapshot import state_digest
 from trl_vade.samplers.uniform import stock_order
 
@@ -24,22 +25,8 @@ both = pytest.mark.parametrize("sampler", [ThompsonSampler, UniformSampler])
 every_match = pytest.mark.parametrize("match", MATCHES)
 
 
-def bits(draw):
-    fields = (draw.sample_index, draw.sampled_pass_rate, draw.information_gain, draw.posterior_mean)
-    return [array.tobytes() for array in fields]
-
-
 def make(sampler, variants, groups=1, **settings):
     return sampler(variants.of.size, variants=variants, variant_groups=groups, **settings)
-
-
-def learn(sampler, steps, k, seed=0):
-    """Draw and observe as a training run does; row i is solved with a probability of about i / N."""
-    rng = np.random.default_rng(seed)
-    for _ in range(steps):
-        rows = sampler.draw(k).sample_index
-        sampler.observe(rows, rng.binomial(8, rows / sampler.posterior.num_samples), np.full(k, 8))
-    return sampler
 
 
 def originals_with(variants, groups):
@@ -117,8 +104,6 @@ def test_problems_with_too_few_variants_are_never_drawn():
     variants = variant_rows([0, 1, 2, 3])
     assert set(make(ThompsonSampler, variants, 2).draw(6).sample_index.tolist()[::3]) == {3, 6}
     assert set(make(UniformSampler, variants, 3).draw(4).sample_index.tolist()) == {6, 7, 8, 9}
-    with refused(ConfigurationError, names=["variant_groups", 4, 3]):
-        make(ThompsonSampler, variants, 4)
 
 
 # ------------------------------------------------------------------------------- what else a draw of rows can do
@@ -127,10 +112,9 @@ def test_problems_with_too_few_variants_are_never_drawn():
 def test_a_problem_rests_with_its_original():
     variants = variant_rows([2] * 6)
     sampler = make(ThompsonSampler, variants, cooldown=3)
-    half = np.array([0, 3, 7])  # the originals of problems 0 and 1, and a variant of problem 2
-    sampler.observe(half, np.full(3, 4), np.full(3, 8))
-    for _ in range(5):
-        assert set(sampler.draw(8).sample_index[::2].tolist()) == {6, 9, 12, 15}
+    # The originals of problems 0 and 1, and a variant of problem 2.
+    sampler.observe([0, 3, 7], np.full(3, 4), np.full(3, 8))
+    assert set(sampler.draw(8).sample_index[::2].tolist()) == {6, 9, 12, 15}
     sampler.observe([6], [4], [8])
     assert sampler.draw(12).sample_index[-2] == 6  # resting problems come last, and the one that rested longest first
     assert set(sampler.draw(10).sample_index[-4::2].tolist()) == {0, 3}
@@ -139,13 +123,11 @@ def test_a_problem_rests_with_its_original():
 def test_strata_are_those_of_the_originals():
     """A quarter of the problems is hard; the labels of variants do not count, and none is a stratum of its own."""
     variants = variant_rows([2] * 16)
-    labels = ["hard" if row < 12 else "easy" for row in range(48)]
-    mixed = [label if variants.kind[row] == 0 else "variant" for row, label in enumerate(labels)]
-    for column in (labels, mixed):
-        sampler = make(ThompsonSampler, variants, stratify=column)
-        sampler.posterior.observe(np.arange(12), np.zeros(12), np.full(12, 1000))
-        for _ in range(10):
-            assert (sampler.draw(16).sample_index[::2] < 12).sum() == 2
+    labels = np.where(variants.kind > 0, "variant", np.where(np.arange(48) < 12, "hard", "easy"))
+    sampler = make(ThompsonSampler, variants, stratify=labels)
+    sampler.posterior.observe(np.arange(12), np.zeros(12), np.full(12, 1000))
+    for _ in range(10):
+        assert (sampler.draw(16).sample_index[::2] < 12).sum() == 2
 
 
 @every_match
@@ -171,55 +153,42 @@ def test_uniform_matches_by_spreads_where_outcomes_are_spreads():
 
 
 @both
-@every_match
-def test_variants_without_groups_change_no_draw(sampler, match):
+def test_variants_without_groups_change_no_draw_and_the_state_holds_no_rule_that_chooses_nothing(sampler):
     variants = variant_rows([2] * 8)
-    plain, with_variants = sampler(24, seed=3), sampler(24, seed=3, variants=variants, variant_match=match)
+    plain, with_variants = sampler(24, seed=3), sampler(24, seed=3, variants=variants)
     for _ in range(5):
         assert bits(plain.draw(5)) == bits(with_variants.draw(5))
+    none, rows = (each.state_dict()["settings"] for each in (plain, with_variants))
+    assert rows.keys() - none.keys() == {"variants", "variant_groups"}
+    assert json.loads(json.dumps(rows)) == rows
 
 
 # ------------------------------------------------------------------------------------------------------ the state
 
-RESTING = {"cooldown": 2, "signal_aware_decay": True}
 WORLDS = {
-    "thompson": (ThompsonSampler, {}),
-    "resting": (ThompsonSampler, RESTING),
+    "resting": (ThompsonSampler, {"cooldown": 2, "signal_aware_decay": True}),
     "greedy": (ThompsonSampler, {"greedy": True}),
     "uniform": (UniformSampler, {}),
 }
 
 
 @every_match
-@pytest.mark.parametrize(("sampler", "settings"), WORLDS.values(), ids=WORLDS)
-def test_a_resumed_run_and_a_second_process_draw_the_same_bits_and_a_look_shows_them(
-    tmp_path, sampler, settings, match
-):
-    variants = variant_rows([3] * 12, seed=1)
+@pytest.mark.parametrize("name", WORLDS)
+def test_a_resumed_run_draws_the_same_bits_and_a_look_shows_them(tmp_path, name, match):
+    variants, (sampler, settings) = variant_rows([3] * 12, seed=1), WORLDS[name]
 
     def new():
         return make(sampler, variants, 2, seed=4, variant_match=match, **settings)
 
-    first, second = learn(new(), 7, 9), learn(new(), 7, 9)
+    first, resumed = run(new(), 7, 9), new()
     save_snapshot(tmp_path, first)
-    resumed = new()
     resumed.load_state_dict(load_snapshot(tmp_path).sampler_state)
-    assert state_digest(first) == state_digest(second) == state_digest(resumed)
     for step in range(8):
         look, draw = bits(first.peek(9)), first.draw(9)
-        assert look == bits(draw) == bits(second.draw(9)) == bits(resumed.draw(9))
-        for each in (first, second, resumed):
+        assert look == bits(draw) == bits(resumed.draw(9))
+        for each in (first, resumed):
             each.observe(draw.sample_index, np.arange(9) % (1 + step), np.full(9, 8))
-    assert state_digest(first) == state_digest(second) == state_digest(resumed)
-
-
-@both
-def test_a_state_without_groups_holds_no_rule_that_chooses_nothing(sampler):
-    state = sampler(16).state_dict()
-    assert not [name for name in state["settings"] if "variant" in name]
-    rows = sampler(16, variants=variant_rows([3] * 4)).state_dict()["settings"]
-    assert rows.keys() - state["settings"].keys() == {"variants", "variant_groups"}  # the match chooses nothing
-    assert json.loads(json.dumps(rows)) == rows
+    assert state_digest(first) == state_digest(resumed)
 
 
 # -------------------------------------------------------------------------------------------------- the arguments
@@ -228,17 +197,19 @@ def test_a_state_without_groups_holds_no_rule_that_chooses_nothing(sampler):
 @both
 def test_settings_of_variants_that_cannot_work_are_refused(sampler):
     variants = variant_rows([2] * 3)
-    with refused(ConfigurationError, names=["variant_groups", 1, "variants"]):
-        sampler(9, variant_groups=1)
-    for groups in (-1, 1.0, True, None):
-        with refused(ConfigurationError, names=["variant_groups", groups]):
-            make(sampler, variants, groups)
-    with refused(ConfigurationError, names=["variant_match", "best"], offers=MATCHES):
-        make(sampler, variants, variant_match="best")
-    with refused(ConfigurationError, names=["variants", 10]):
-        sampler(10, variants=variants)
-    with refused(ConfigurationError, names=["variants"], offers=["VariantRows"]):
-        sampler(9, variants=variants.of)
+    for given_, names in (
+        ({"variant_groups": 1}, ["variant_groups", 1, "variants"]),
+        *(
+            ({"variants": variants, "variant_groups": groups}, ["variant_groups", groups])
+            for groups in (-1, 1.0, True)
+        ),
+        ({"variants": variants, "variant_groups": 4}, ["variant_groups", 4, 2]),
+        ({"variants": variants, "variant_match": "best"}, ["variant_match", "best", *MATCHES]),
+        ({"variants": variant_rows([2] * 4)}, ["variants", 9]),
+        ({"variants": variants.of}, ["variants", "VariantRows"]),
+    ):
+        with refused(ConfigurationError, names=names):
+            sampler(9, **given_)
 
 
 # ------------------------------------------------------------------------------------------- the rows, and the law
@@ -246,31 +217,23 @@ def test_settings_of_variants_that_cannot_work_are_refused(sampler):
 OF_ROWS = ("original", "text", "hint-1")
 
 
-@pytest.mark.parametrize(
-    ("of", "kind", "names"),
-    [
+def test_rows_that_are_no_originals_and_variants_are_refused():
+    for of, kind, names in (
         ([0, 0, 1], [0, 1, 2], [2, "hint-1", 1]),  # a variant of a variant
         ([0, 0], [1, 1], [0, "text"]),  # an original of another kind
         ([0, 0], [0, 0], [1, 0, "original"]),  # a variant of the kind of originals
         ([0, 1, 0, 0], [0, 0, 1, 1], [3, "text", 0]),  # two of a kind
-    ],
-)
-def test_rows_that_are_no_originals_and_variants_are_refused(of, kind, names):
-    with refused(ConfigurationError, names=names):
-        VariantRows(np.array(of), np.array(kind), OF_ROWS)
+    ):
+        with refused(ConfigurationError, names=names):
+            VariantRows(np.array(of), np.array(kind), OF_ROWS)
 
 
 def test_the_digest_tells_apart_all_that_describes_the_rows():
     of, kind = np.array([0, 0, 2, 2, 2]), np.array([0, 1, 0, 1, 2])
-    same = VariantRows(of.copy(), kind.astype(np.int32), OF_ROWS).digest
-    others = [
-        VariantRows(np.array([0, 0, 2, 2, 0]), kind, OF_ROWS),
-        VariantRows(of, np.array([0, 2, 0, 1, 2]), OF_ROWS),
-        VariantRows(of, kind, ("original", "hint-1", "text")),
-        VariantRows(of, kind, (*OF_ROWS, "drawn")),
-    ]
-    assert VariantRows(of, kind, OF_ROWS).digest == same
-    assert len({same, *(each.digest for each in others)}) == 5
+    same = [VariantRows(of, kind, OF_ROWS), VariantRows(of.copy(), kind.astype(np.int32), OF_ROWS)]
+    others = [VariantRows(np.array([0, 0, 2, 2, 0]), kind, OF_ROWS), VariantRows(of, kind, (*OF_ROWS, "drawn"))]
+    others += [VariantRows(of, np.array([0, 2, 0, 1, 2]), OF_ROWS)]
+    assert len({each.digest for each in same + others}) == 4
 
 
 LADDER = ("hint-1", "hint-2", "hint-3", "hint-4", "text", "rotation-1", "blur-2", "speckle-3", "drawn")
@@ -281,24 +244,13 @@ def one_problem(*kinds):
     return VariantRows(np.zeros(size, dtype=int), np.arange(size), ("original", *kinds))
 
 
-@pytest.mark.parametrize(
-    ("offset", "kind"),
-    [
-        *((offset, "hint-4") for offset in (-8, -7)),  # all steps
-        *((offset, "hint-3") for offset in (-6, -5)),
-        *((offset, "hint-2") for offset in (-4, -3)),
-        *((offset, "hint-1") for offset in (-2, -1)),
-        (0, "text"),
-        *((offset, "rotation-1") for offset in (1, 2)),
-        *((offset, "blur-2") for offset in (3, 4)),
-        *((offset, "speckle-3") for offset in (5, 6)),
-        *((offset, "drawn") for offset in (7, 8)),
-    ],
-)
-def test_each_offset_of_the_released_code_takes_its_kind(offset, kind):
-    distance = np.abs(kind_offsets(one_problem(*LADDER))[1:] - offset)
-    assert LADDER[distance.argmin()] == kind
-    assert np.count_nonzero(distance == distance.min()) == 1
+def test_each_offset_of_the_released_code_takes_its_kind():
+    """Two offsets a kind, from the longest hint, all steps, to a picture drawn anew; 0 is `text`."""
+    kinds = dict(zip(range(-8, 9), [*np.repeat(LADDER[3::-1], 2), "text", *np.repeat(LADDER[5:], 2)], strict=True))
+    for offset, kind in kinds.items():
+        distance = np.abs(kind_offsets(one_problem(*LADDER))[1:] - offset)
+        assert LADDER[distance.argmin()] == kind
+        assert np.count_nonzero(distance == distance.min()) == 1
 
 
 def test_a_hint_is_all_steps_where_a_problem_has_no_longer_one():
@@ -310,36 +262,16 @@ def test_a_hint_is_all_steps_where_a_problem_has_no_longer_one():
     assert kind_offsets(one_problem("hint-1")).tolist() == [0, -1.5]
 
 
-@pytest.mark.parametrize(
-    ("difficulty", "mu"), [(1, 6), (2, 5), (3, 4), (4, 3), (5, 2), (6, 1), (7, -1), (8, -3), (9, -5), (6.5, 0)]
-)
-def test_offsets_follow_the_rounded_normal_of_the_released_code(difficulty, mu):
-    mean = np.full(100, 1 - (difficulty - 1) / 8)
-    offsets = variant_offsets(mean, 100, np.random.default_rng(0)).ravel()
-    assert np.abs(offsets).max() <= 8
-    for offset in range(mu - 2, mu + 3):
-        low, high = offset - 0.5 - mu, offset + 0.5 - mu if offset < 8 else math.inf
-        share = (math.erf(high / math.sqrt(2)) - math.erf(low / math.sqrt(2))) / 2
-        assert (offsets == offset).mean() == pytest.approx(share, abs=0.02)
-
-
-def matched(variants, mean, groups=1, draws=4000):
-    """The share of each kind among the variants of one problem, whose original has the pass rate `mean`."""
-    problems, chance = Problems(variants, groups, "difficulty"), np.random.default_rng(0)
-    rows = [
-        problems.rows_of(
-            np.array([0]), lambda rows: np.zeros(rows.size), lambda rows: np.full(rows.size, mean), chance
-        )
-        for _ in range(draws)
-    ]
-    rows = np.array(rows)
-    assert (rows[:, 0] == 0).all()
-    return {kind: float((rows[:, 1:] == place).sum() / draws) for place, kind in enumerate(variants.kinds) if place}
-
-
-def test_of_equally_near_kinds_each_is_taken_alike():
-    shares = matched(one_problem("rotation-3", "gaussian-3", "blur-3"), 1.0)
-    assert list(shares.values()) == pytest.approx([1 / 3] * 3, abs=0.03)
+def test_offsets_follow_the_rounded_normal_of_the_released_code():
+    means = {1: 6, 2: 5, 3: 4, 4: 3, 5: 2, 6: 1, 7: -1, 8: -3, 9: -5, 6.5: 0}  # by difficulty
+    for difficulty, mu in means.items():
+        mean = np.full(100, 1 - (difficulty - 1) / 8)
+        offsets = variant_offsets(mean, 100, np.random.default_rng(0)).ravel()
+        assert np.abs(offsets).max() <= 8
+        for offset in range(mu - 2, mu + 3):
+            low, high = offset - 0.5 - mu, offset + 0.5 - mu if offset < 8 else math.inf
+            share = (math.erf(high / math.sqrt(2)) - math.erf(low / math.sqrt(2))) / 2
+            assert (offsets == offset).mean() == pytest.approx(share, abs=0.02)
 
 
 def test_a_kind_that_the_law_does_not_know_is_refused():

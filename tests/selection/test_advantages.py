@@ -28,6 +28,9 @@ def test_the_worked_batch():
     for (problem, variant), (right, wrong) in GOLDEN.items():
         for reward, advantage in zip(REWARDS[problem, variant], found[problem, variant], strict=True):
             assert advantage == pytest.approx(right if reward else wrong, **close)
+    assert posterior_difficulty(np.array([1, 0.75, 0.5, 0.25, 0])).tolist() == [1, 3, 5, 7, 9]
+    with refused(ConfigurationError, ["2", "vade_advantage"], ["reward_weights"]):
+        diva_advantages(REWARDS * 2, DIFFICULTY)
 
 
 def test_the_range_of_small_rewards_shrinks_their_advantages():
@@ -40,18 +43,12 @@ def test_the_range_of_small_rewards_shrinks_their_advantages():
     assert diva_advantages(rewards, np.array([[5.0]])) == pytest.approx(2 * once, abs=1e-3)
 
 
-def test_the_difficulty_of_a_pass_rate():
-    assert posterior_difficulty(np.array([1, 0.75, 0.5, 0.25, 0])).tolist() == [1, 3, 5, 7, 9]
-
-
-@pytest.mark.parametrize(
-    ("apart", "grown", "shrunk"), [(1, 1.1052, 0.9048), (1.5, 1.1618, 0.8607), (4, 1.4918, 0.6703)]
-)
-def test_the_weights_by_difficulty(apart, grown, shrunk):
+def test_the_weights_by_difficulty():
     rewards = np.array([[[1.0, 0.0], [1.0, 0.0]]])
     even = diva_advantages(rewards, np.array([[5.0, 5.0]])) / 2  # half of it is global
-    uneven = diva_advantages(rewards, np.array([[5.0 + apart, 5.0 - apart]])) - even
-    assert uneven / even == pytest.approx(np.array([[[grown, shrunk], [shrunk, grown]]]), abs=1e-4)
+    for apart, grown, shrunk in [(1, 1.1052, 0.9048), (1.5, 1.1618, 0.8607), (4, 1.4918, 0.6703)]:
+        uneven = diva_advantages(rewards, np.array([[5.0 + apart, 5.0 - apart]])) - even
+        assert uneven / even == pytest.approx(np.array([[[grown, shrunk], [shrunk, grown]]]), abs=1e-4)
 
 
 @given(arrays(np.float64, (2, 3, 4), elements=st.sampled_from([0.0, 0.25, 1.0])))
@@ -59,8 +56,3 @@ def test_of_two_completions_of_a_variant_the_better_has_the_larger_advantage(rew
     found = diva_advantages(rewards, np.full((2, 3), 5.0))
     for better, values in zip(rewards.reshape(6, 4), found.reshape(6, 4), strict=True):
         assert (np.sign(values[:, None] - values) == np.sign(better[:, None] - better)).all()
-
-
-def test_rewards_above_the_largest_are_refused():
-    with refused(ConfigurationError, ["2", "vade_advantage"], ["reward_weights"]):
-        diva_advantages(REWARDS * 2, DIFFICULTY)

@@ -7,11 +7,8 @@ import math
 import numpy as np
 import pytest
 from accelerate import Accelerator
-from datasets import concatenate_datasets
-from trl import GRPOConfig, GRPOTrainer
 
 from tests.support.rows import ids, numbered_rows, picture, process
-from tests.support.runs import says_a_digit
 from trl_vade import ThompsonSampler, UniformSampler
 from trl_vade.samplers.snapshot import state_digest
 from trl_vade.selection.batch_metrics import log_metrics
@@ -27,87 +24,40 @@ NAN = float("nan")
 def make_selection(tmp_path):
     """A selection over 6 rows, 2 rows of 4 completions a generation batch, unless told otherwise."""
 
-    def make(
-        dataset=None, sampler=None, *, num_groups=2, num_generations=4, accelerator=None, kind=OnTimeSelection, **more
-    ):
+    def make(dataset=None, sampler=None, *, num_groups=2, num_generations=4, accelerator=None, **more):
         dataset = numbered_rows(6) if dataset is None else dataset
         accelerator = accelerator or Accelerator(cpu=True)
-        feedback = Feedback(
-            sampler or UniformSampler(len(dataset), seed=3),
-            num_generations=num_generations,
-            log=SelectionLog(tmp_path / "out"),
-            writes=accelerator.is_main_process,
-            **more,
-        )
-        return kind(feedback, dataset, num_groups=num_groups, accelerator=accelerator)
+        sampler = sampler or UniformSampler(len(dataset), seed=3)
+        facts = {"num_generations": num_generations, "writes": accelerator.is_main_process, **more}
+        feedback = Feedback(sampler, log=SelectionLog(tmp_path / "out"), **facts)
+        return OnTimeSelection(feedback, dataset, num_groups=num_groups, accelerator=accelerator)
 
     return make
 
 
-def score(selection, *groups, threshold=0.5, global_step=0):
+def score(selection, *groups):
     """Feed the rewards of each group of the batch in flight back, and return the metrics."""
     rewards = np.array(groups, dtype=np.float64).ravel()
-    outcomes = group_outcomes(rewards, selection.in_flight.sample_index, threshold=threshold)
-    return selection.record(outcomes, global_step)
+    return selection.record(group_outcomes(rewards, selection.in_flight.sample_index, threshold=0.5), 0)
 
 
-# -------------------------------------------------------------------------- the rows are those of the stock loader
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"steps_per_generation": 2, "num_iterations": 2},
-        {"per_device_train_batch_size": 20},  # 24 rows are 4 batches of 5, and 4 rows are dropped
-    ],
-    ids=str,
-)
-def test_uniform_delivers_batch_by_batch_what_the_stock_loader_does(
-    text_model_path, text_rows, make_args, make_selection, changes
-):
-    args = make_args(GRPOConfig, **changes)
-    stock = GRPOTrainer(text_model_path, says_a_digit, args, text_rows)
-    loader = stock.get_train_dataloader()
-    repeats = args.num_iterations * args.steps_per_generation
-    selection = make_selection(
-        text_rows,
-        UniformSampler(len(text_rows), seed=args.seed),
-        num_groups=args.generation_batch_size // args.num_generations,
-        num_generations=args.num_generations,
-    )
-    for _epoch in range(2):
-        batches = list(loader)
-        assert len(batches) == 24 // selection.num_groups * repeats
-        for theirs in batches[::repeats]:
-            assert selection.choose() == theirs
-
-
-def test_with_or_without_a_prefetch_the_choices_the_posterior_and_the_metrics_are_the_same(
-    make_selection, decoded_images
-):
+def test_with_or_without_a_prefetch_the_choices_the_posterior_and_the_metrics_are_the_same(make_selection):
     def play(prefetch):
-        selection = make_selection(numbered_rows(9, image=picture), ThompsonSampler(9, seed=5))
-        played = []
+        selection, played = make_selection(numbered_rows(9, image=picture), ThompsonSampler(9, seed=5)), []
         for step in range(8):
             rows = selection.choose()
             rewards = np.random.default_rng(step).random((2, 4)).round()
-            played.append((rows, score(selection, *rewards) | {"selection_seconds": 0}))
+            metrics, before = score(selection, *rewards), state_digest(selection.sampler)
             for _ in range(prefetch):
-                before = state_digest(selection.sampler)
                 selection.prefetch()
-                assert state_digest(selection.sampler) == before
-            played.append(before if prefetch else state_digest(selection.sampler))
+            assert state_digest(selection.sampler) == before
+            played.append((rows, metrics | {"selection_seconds": 0}, before))
         return played
 
-    plain = play(0)
-    assert sorted(decoded_images) == sorted(
-        row["image"].getpixel((0, 0))[0] for rows, _ in plain[::2] for row in rows[::4]
-    )
-    assert play(1) == play(2) == plain
+    assert play(2) == play(0)
 
 
-def test_a_choice_that_was_not_foreseen_is_made_all_the_same(make_selection, decoded_images):
+def test_a_choice_that_was_not_foreseen_is_made_all_the_same(make_selection):
     """As when a callback of the user's tells the sampler something of its own."""
     selection = make_selection(numbered_rows(9, image=picture), ThompsonSampler(9, seed=5, cooldown=9))
     selection.prefetch()
@@ -115,35 +65,6 @@ def test_a_choice_that_was_not_foreseen_is_made_all_the_same(make_selection, dec
     rows = selection.choose()
     assert ids(rows) == [f"row-{row}" for row in selection.in_flight.sample_index for _ in range(4)]
     assert [row["image"].getpixel((0, 0))[0] for row in rows[::4]] == selection.in_flight.sample_index.tolist()
-
-
-# ------------------------------------------------------------------------------------------- what is said of the rows
-
-
-@pytest.mark.parametrize(
-    ("rows", "num_groups", "said"),
-    [
-        (numbered_rows(8), 4, []),
-        (numbered_rows(7), 4, ["takes 4 of the 7 training rows, so selection can leave out only 3"]),
-        (
-            concatenate_datasets([numbered_rows(20), numbered_rows(3)]),
-            4,
-            ["3 of the 23 training rows equal"],
-        ),
-        (numbered_rows(9).with_transform(lambda rows: rows), 2, ["have a transform"]),
-    ],
-    ids=["enough", "few", "copies", "transform"],
-)
-def test_rows_that_leave_little_to_choose_and_copies_are_said_where_outcomes_decide(
-    make_selection, caplog, rows, num_groups, said
-):
-    selection = make_selection(rows, UniformSampler(len(rows)), num_groups=num_groups)
-    for adaptive in (True, False):
-        caplog.clear()
-        selection.describe_rows(adaptive=adaptive)
-        expected = said if adaptive or "transform" in str(said) else []
-        for part, warning in zip(expected, warnings_of(caplog), strict=True):
-            assert part in warning
 
 
 # ------------------------------------------------------------------------------------------- rollout initialisation
@@ -159,16 +80,16 @@ def initialise(selection, rewards_of):
     return seen
 
 
-def test_initialisation_covers_every_row_once_and_is_one_step(make_selection):
+def test_initialisation_covers_every_row_once_and_is_one_step_and_one_line(make_selection):
     selection = make_selection(numbered_rows(5), num_groups=2)
     seen = initialise(selection, lambda row: [1.0] * row + [0.0] * (4 - row))
     assert seen == [f"row-{i}" for i in range(5) for _ in range(4)]
     posterior = selection.sampler.posterior
-    assert posterior.alpha.tolist() == [0, 1, 2, 3, 4]
-    assert posterior.beta.tolist() == [4, 3, 2, 1, 0]
-    assert posterior.visits.tolist() == [1] * 5
-    assert posterior.step == 1
-    assert selection.feedback.rollouts == 20
+    assert (posterior.alpha.tolist(), posterior.beta.tolist()) == ([0, 1, 2, 3, 4], [4, 3, 2, 1, 0])
+    assert (posterior.visits.tolist(), posterior.step) == ([1] * 5, 1)
+    (line,) = selection.feedback.log.read()
+    assert (line["effective_gradient_ratio"], line["rollouts"]) == (3 / 5, 20)
+    assert line["predicted_effective_ratio"] == pytest.approx(0.6)  # Beta(1, 1), G = 4: 1 - 2/5
 
 
 def test_rows_of_the_initial_pass_need_not_rest_and_every_stratum_gets_its_share(make_selection):
@@ -197,15 +118,6 @@ def test_rows_that_fill_the_last_batch_up_are_added_and_no_rollout_is_thrown_awa
     assert selection.feedback.rollouts == 12
 
 
-def test_the_log_says_what_share_of_the_initial_groups_had_a_gradient(make_selection):
-    selection = make_selection(numbered_rows(4), num_groups=2)
-    initialise(selection, lambda row: [1.0] * row + [0.0] * (4 - row))
-    (line,) = selection.feedback.log.read()
-    assert line["effective_gradient_ratio"] == 0.75
-    assert line["rollouts"] == 16
-    assert line["predicted_effective_ratio"] == pytest.approx(0.6)  # Beta(1, 1), G = 4: 1 - 2/5
-
-
 # ----------------------------------------------------------------------------------------------------------- metrics
 
 
@@ -213,35 +125,28 @@ def test_the_metrics_of_two_generation_batches_worked_out_by_hand(make_selection
     selection = make_selection(numbered_rows(4), UniformSampler(4, decay_sampled=0.5, decay_unsampled=1.0))
     selection.choose()
     first = score(selection, [1, 0, 0, 0], [1, 1, 1, 1])
-    assert first.pop("selection_seconds") > 0
-    assert first == {
+    selection.choose()  # the other two rows: of them nothing is known yet
+    second = score(selection, [0, 0, 0, 0], [NAN, NAN, NAN, NAN])
+    assert min(each.pop("selection_seconds") for each in (first, second)) > 0
+    same = {"predicted_effective_ratio": pytest.approx(1 - 2 / 5)}  # of Beta(1, 1) with G = 4
+    same |= {"outage": 0.0, "refills": 0.0, "staleness": 0.0}
+    assert first == same | {
         "coverage": 0.5,
         "mean_pass_rate": pytest.approx((2 / 6 + 5 / 6 + 1 / 2 + 1 / 2) / 4),
         "effective_gradient_ratio": 0.5,
-        "predicted_effective_ratio": pytest.approx(1 - 2 / 5),  # of Beta(1, 1) with G = 4
         "brier": pytest.approx(((1 / 2 - 1 / 4) ** 2 + (1 / 2 - 1) ** 2) / 2),
         "selected_pass_rate": pytest.approx((1 / 4 + 1) / 2),
         # Of Beta(2, 4), Beta(5, 1) and twice Beta(1, 1), for G = 4.
         "even_draw_ratio": pytest.approx((1 - 960 / 3024 + 1 - 1704 / 3024 + 2 * 0.6) / 4),
-        "outage": 0.0,
-        "refills": 0.0,
-        "staleness": 0.0,
         "rollouts": 8.0,
     }
-    selection.choose()  # the other two rows: of them nothing is known yet
-    second = score(selection, [0, 0, 0, 0], [NAN, NAN, NAN, NAN])
-    assert second.pop("selection_seconds") > 0
-    assert second == {
+    assert second == same | {
         "coverage": 0.75,
         "mean_pass_rate": pytest.approx((2 / 6 + 5 / 6 + 1 / 6 + 1 / 2) / 4),
         "effective_gradient_ratio": 0.0,
-        "predicted_effective_ratio": pytest.approx(0.6),
         "brier": pytest.approx((1 / 2) ** 2),
         "selected_pass_rate": 0.0,
         "even_draw_ratio": pytest.approx((1 - 960 / 3024 + 2 * (1 - 1704 / 3024) + 0.6) / 4),
-        "outage": 0.0,
-        "refills": 0.0,
-        "staleness": 0.0,
         "rollouts": 16.0,  # a completion without a score was paid for all the same
     }
 
@@ -250,62 +155,43 @@ def test_a_batch_without_any_score_has_unknown_metrics_and_still_counts(make_sel
     selection = make_selection()
     selection.choose()
     metrics = score(selection, [NAN] * 4, [NAN] * 4)
-    unknown = {name for name, value in metrics.items() if math.isnan(value)}
-    assert unknown == {"brier", "selected_pass_rate"}
-    assert metrics["effective_gradient_ratio"] == 0.0
-    assert metrics["rollouts"] == 8
-    assert metrics["coverage"] == 0
+    assert {name for name, value in metrics.items() if math.isnan(value)} == {"brier", "selected_pass_rate"}
+    assert [metrics[name] for name in ("effective_gradient_ratio", "rollouts", "coverage")] == [0, 8, 0]
     assert selection.sampler.posterior.step == 1
-
-
-def test_rewards_for_a_batch_that_nobody_chose_are_an_error(make_selection):
-    selection = make_selection()
-    with pytest.raises(RuntimeError, match="bug in trl_vade"):
-        _ = selection.in_flight
-    selection.choose()
-    score(selection, [1, 0, 0, 0], [1, 0, 0, 0])
-    with pytest.raises(RuntimeError, match="bug in trl_vade"):
-        _ = selection.in_flight
+    assert selection.in_flight is None  # until the next choice
 
 
 # ----------------------------------------------------------------------------------------------------------- strata
 
 
 def test_each_stratum_has_its_figures_and_what_is_not_known_is_left_out(make_selection):
-    labels = ["logic", "algebra", "logic", "geometry", "geometry", "geometry"]
+    labels = np.array(["logic", "algebra", "logic", "geometry", "geometry", "geometry"])
     sampler = UniformSampler(6, seed=3, decay_sampled=1.0, decay_unsampled=1.0)
     selection = make_selection(sampler=sampler, num_groups=3, stratify=labels)
     selection.choose()
     rewards = {0: [1, 0, 0, 0], 1: [NAN] * 4, 2: [1, 1, 1, 1], 3: [0, 0, 0, 0], 4: [0, 0, 0, 1], 5: [1, 1, 0, 0]}
-    passed = {0: 1 / 4, 2: 1.0, 3: 0.0, 4: 1 / 4, 5: 1 / 2}
-    chosen = selection.in_flight.sample_index.tolist()
-    metrics = score(selection, *(rewards[row] for row in chosen))
-    mean = selection.sampler.posterior.posterior_mean
+    chosen = selection.in_flight.sample_index
+    metrics = score(selection, *(rewards[row] for row in chosen.tolist()))
     for label in set(labels):
-        rows = [row for row in chosen if labels[row] == label]
-        scored = [passed[row] for row in rows if row in passed]
-        expected = {
-            "selected_share": len(rows) / 3,
-            "mean_pass_rate": np.mean([mean[row] for row in range(6) if labels[row] == label]),
-        }
-        if scored:
-            expected |= {
-                "selected_pass_rate": np.mean(scored),
-                "effective_gradient_ratio": np.mean([0 < rate < 1 for rate in scored]),
-            }
+        rates = [np.mean(rewards[row]) for row in chosen.tolist() if labels[row] == label]
+        known = [rate for rate in rates if not math.isnan(rate)]
+        expected = {"selected_share": len(rates) / 3}
+        expected["mean_pass_rate"] = selection.sampler.posterior.posterior_mean[labels == label].mean()
+        if known:
+            expected |= {"selected_pass_rate": np.mean(known)}
+            expected |= {"effective_gradient_ratio": np.mean([0 < rate < 1 for rate in known])}
         ours = {name.split("/")[0]: value for name, value in metrics.items() if name.endswith(f"/{label}")}
         assert ours == pytest.approx(expected)
-    assert sum("selected_share/" in name for name in metrics) == 3
     assert {"selected_pass_rate/algebra", "selected_pass_rate/logic", "selected_pass_rate/geometry"} - metrics.keys()
 
 
-@pytest.mark.parametrize(("num_strata", "with_metrics"), [(100, 100), (101, 0)])
-def test_more_strata_than_a_trainer_state_can_hold_have_no_metrics(make_selection, num_strata, with_metrics):
-    labels = np.arange(202) % num_strata
-    selection = make_selection(numbered_rows(202), UniformSampler(202), stratify=labels)
-    selection.choose()
-    metrics = score(selection, [1, 0, 0, 0], [0, 0, 0, 0])
-    assert sum("selected_share/" in name for name in metrics) == with_metrics
+def test_more_strata_than_a_trainer_state_can_hold_have_no_metrics(make_selection):
+    for num_strata, with_metrics in ((100, 100), (101, 0)):
+        labels = np.arange(202) % num_strata
+        selection = make_selection(numbered_rows(202), UniformSampler(202), stratify=labels)
+        selection.choose()
+        metrics = score(selection, [1, 0, 0, 0], [0, 0, 0, 0])
+        assert sum("selected_share/" in name for name in metrics) == with_metrics
 
 
 def test_a_figure_that_some_batches_lack_is_averaged_over_those_that_have_it():
@@ -328,49 +214,24 @@ def test_a_figure_that_some_batches_lack_is_averaged_over_those_that_have_it():
     assert to["vade/ratio/b"][2] == 0.5
 
 
-def test_the_figures_of_a_stratum_are_of_all_groups_of_a_refilled_batch(make_selection):
-    selection = make_selection(sampler=UniformSampler(6, seed=3), stratify=[1, 2, 1, 2, 1, 2])
-    selection.choose()
-    drawn = selection.in_flight.sample_index.tolist()
-    score(selection, [1, 1, 1, 1], [0, 0, 0, 0])
-    selection.refill(3)
-    drawn += selection.in_flight.sample_index.tolist()
-    metrics = score(selection, [1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0])
-    passed = np.array([1, 0, 1 / 4, 1 / 2, 3 / 4])
-    for label, odd in (("1", 0), ("2", 1)):
-        rows = np.array(drawn) % 2 == odd
-        assert metrics[f"selected_share/{label}"] == rows.mean()
-        assert metrics[f"selected_pass_rate/{label}"] == pytest.approx(passed[rows].mean())
-        assert metrics[f"effective_gradient_ratio/{label}"] == pytest.approx((np.arange(5)[rows] >= 2).mean())
-
-
 # ----------------------------------------------------------------------------------------------------------- refills
 
 
-def test_a_refill_draws_other_rows_and_knows_what_came_before(make_selection):
+def test_a_refill_draws_other_rows_and_is_declined_when_too_few_are_left(make_selection):
     selection = make_selection(sampler=ThompsonSampler(6, seed=1))
-    selection.choose()
-    first = selection.in_flight.sample_index.tolist()
-    score(selection, [0, 0, 0, 0], [0, 0, 0, 0])
-    rows = selection.refill(2)
-    second = selection.in_flight.sample_index.tolist()
-    assert ids(rows) == [f"row-{row}" for row in second for _ in range(4)]
-    assert selection.in_flight.posterior_step == 1
-    score(selection, [0, 0, 0, 0], [0, 1, 0, 0])
-    selection.refill(1)
-    third = selection.in_flight.sample_index.tolist()
-    assert len(third) == 1
-    assert len({*first, *second, *third}) == 5
-    assert [selection.in_flight.refill, selection.sampler.posterior.step] == [2, 2]
-
-
-def test_a_refill_is_declined_when_too_few_other_rows_are_left_and_the_next_batch_may_draw_all_again(make_selection):
-    selection = make_selection(numbered_rows(5), UniformSampler(5))
-    for _ in range(2):
+    for _ in range(2):  # the next batch may draw all again
         selection.choose()
+        drawn = selection.in_flight.sample_index.tolist()
         score(selection, [0, 0, 0, 0], [0, 0, 0, 0])
-        selection.refill(2)
-        score(selection, [0, 0, 0, 0], [0, 0, 0, 0])
+        rows, second = selection.refill(2), selection.in_flight
+        assert ids(rows) == [f"row-{row}" for row in second.sample_index for _ in range(4)]
+        assert second.posterior_step == selection.sampler.posterior.step
+        score(selection, [0, 0, 0, 0], [0, 1, 0, 0])
+        selection.refill(1)
+        assert selection.in_flight.refill == 2
+        drawn += [*second.sample_index.tolist(), *selection.in_flight.sample_index.tolist()]
+        assert (len(drawn), len(set(drawn))) == (5, 5)
+        score(selection, [0, 0, 0, 0])
         assert selection.refill(2) is None
 
 
@@ -384,21 +245,26 @@ def test_a_refill_is_rounded_up_until_its_completions_divide_among_the_processes
     assert ids(rows) == [f"row-{chosen[1]}"] * 2
 
 
-def test_the_metrics_of_a_refilled_batch_are_of_all_its_groups(make_selection):
-    selection = make_selection(sampler=UniformSampler(6, seed=3))
-    selection.choose()
-    score(selection, [1, 1, 1, 1], [0, 0, 0, 0])
-    selection.refill(2)
-    score(selection, [1, 0, 0, 0], [NAN, NAN, NAN, NAN])
-    selection.refill(1)
-    metrics = score(selection, [1, 1, 0, 0])
-    assert metrics["refills"] == 2.0
-    assert metrics["effective_gradient_ratio"] == 2 / 5
+def test_the_metrics_of_a_refilled_batch_and_of_its_strata_are_of_all_its_groups(make_selection):
+    selection, drawn = make_selection(sampler=UniformSampler(6, seed=3), stratify=[1, 2, 1, 2, 1, 2]), []
+    for refill, groups in enumerate([([1] * 4, [0] * 4), ([1, 0, 0, 0], [NAN] * 4), ([1, 1, 0, 0],)]):
+        selection.refill(len(groups)) if refill else selection.choose()
+        drawn += selection.in_flight.sample_index.tolist()
+        metrics = score(selection, *groups)
+    assert [metrics[name] for name in ("refills", "effective_gradient_ratio", "rollouts", "staleness")] == [
+        2,
+        2 / 5,
+        20,
+        0,
+    ]
     assert metrics["selected_pass_rate"] == pytest.approx((1 + 0 + 1 / 4 + 1 / 2) / 4)
     assert metrics["brier"] == pytest.approx((1 / 4 + 1 / 4 + 1 / 16 + 0) / 4)
     assert metrics["predicted_effective_ratio"] == pytest.approx(0.6)
-    assert metrics["rollouts"] == 20.0
-    assert metrics["staleness"] == 0.0
+    rates = np.array([1, 0, 1 / 4, NAN, 1 / 2])
+    for label, odd in (("1", 0), ("2", 1)):
+        rows = np.array(drawn) % 2 == odd
+        assert metrics[f"selected_share/{label}"] == rows.mean()
+        assert metrics[f"selected_pass_rate/{label}"] == pytest.approx(np.nanmean(rates[rows]))
     assert [line.get("refill") for line in selection.feedback.log.read()] == [None, 1, 2]
     selection.choose()
     assert score(selection, [1, 0, 0, 0], [1, 0, 0, 0])["effective_gradient_ratio"] == 1.0
@@ -408,9 +274,7 @@ def test_selection_inside_a_timed_block_is_not_counted_twice(make_selection):
     selection = make_selection()
     with selection.feedback.timed("generation"):
         selection.choose()
-        before = selection.feedback.seconds["selection"]
         selection.feedback.seconds["selection"] += 1000.0  # as if the choice had taken that long
-    assert before > 0
     assert selection.feedback.seconds["generation"] < 0  # the 1000 seconds that nobody waited for were left out
 
 
@@ -432,11 +296,7 @@ def play_outage(selection, steps):
 
 @pytest.fixture
 def make_large(make_selection):
-    def make(**changes):
-        sampler = ThompsonSampler(40, seed=2)
-        return make_selection(numbered_rows(40), sampler, num_groups=16, **changes)
-
-    return make
+    return lambda: make_selection(numbered_rows(40), ThompsonSampler(40, seed=2), num_groups=16)
 
 
 def warnings_of(caplog):
@@ -462,22 +322,16 @@ def test_an_outage_is_said_measured_written_down_and_undone(make_large, caplog):
 
 @pytest.mark.parametrize("stopped_after", [9, 11, 15])
 def test_a_resume_before_in_or_after_an_outage_goes_on_bit_for_bit(make_large, stopped_after, caplog):
-    first = make_large()
+    first, second = make_large(), make_large()
     play_outage(first, range(stopped_after))
-    sampler_state, totals = (
-        first.sampler.state_dict(),
-        json.loads(json.dumps(first.feedback.state_dict(), allow_nan=False)),
-    )
+    sampler, totals = first.sampler.state_dict(), json.dumps(first.feedback.state_dict(), allow_nan=False)
     caplog.clear()
     went_on, said, lines = play_outage(first, range(stopped_after, 20)), warnings_of(caplog), first.feedback.log.read()
-
-    second = make_large()
-    second.sampler.load_state_dict(sampler_state)
-    second.feedback.load_state_dict(totals)
-    second.feedback.resume_log(totals)
+    second.sampler.load_state_dict(sampler)
+    second.feedback.load_state_dict(json.loads(totals))
+    second.feedback.resume_log(json.loads(totals))
     caplog.clear()
     assert play_outage(second, range(stopped_after, 20)) == went_on
-    assert warnings_of(caplog) == said
-    assert second.feedback.log.read() == lines
-    assert second.sampler.posterior.alpha.tolist() == first.sampler.posterior.alpha.tolist()
+    assert (warnings_of(caplog), second.feedback.log.read()) == (said, lines)
+    assert state_digest(second.sampler) == state_digest(first.sampler)
     assert second.feedback.state_dict()["outage"] == first.feedback.state_dict()["outage"]

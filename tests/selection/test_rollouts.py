@@ -14,45 +14,29 @@ GROUPS = np.array([[1, 0, 0, 0], [1, 1, 1, 1], [1, 1, 0, 0]], dtype=float)
 
 def of_groups(rewards):
     """TRL's advantages with `scale_rewards="group"`."""
+    rewards = rewards.astype(float)
     centred = rewards - rewards.mean(axis=1, keepdims=True)
     return (centred / (rewards.std(axis=1, ddof=1, keepdims=True) + 1e-4)).ravel()
 
 
-@pytest.mark.parametrize(
-    ("successes", "n", "kept", "variance"),
-    [
-        (1, 8, [0, 1, 2, 3, 4, 5, 6, 7], 0.8745),
-        (1, 4, [0, 5, 6, 7], 1.4992),
-        (1, 2, [0, 7], 1.9989),
-        (2, 4, [0, 1, 6, 7], 1.1662),
-        (2, 2, None, 1.1662),
-        (3, 4, None, 0.9330),
-        (3, 2, None, 0.9330),
-        (4, 8, None, 0.8747),
-        (4, 4, None, 0.8747),
-    ],
-)
-def test_a_group_of_eight_keeps_the_golden_rows_and_variance(successes, n, kept, variance):
-    advantages = of_groups(np.array([[1.0] * successes + [0.0] * (8 - successes)]))
-    places = most_varied(advantages, n)
-    assert np.var(advantages[places]) == pytest.approx(variance, abs=1e-4)
-    assert kept is None or places.tolist() == kept
+GOLDEN = [  # of a group of eight with so many successes: n, the places, and the variance
+    *((1, 8, [0, 1, 2, 3, 4, 5, 6, 7], 0.8745), (1, 4, [0, 5, 6, 7], 1.4992), (1, 2, [0, 7], 1.9989)),
+    *((2, 4, [0, 1, 6, 7], 1.1662), (2, 2, None, 1.1662), (3, 4, None, 0.9330), (3, 2, None, 0.9330)),
+    *((4, 8, None, 0.8747), (4, 4, None, 0.8747)),
+]
+OF_THREE = [  # of the batch of three groups
+    *((2, [0, 10], 1.3990), (4, [0, 9, 10, 11], 1.0995), (6, [0, 1, 8, 9, 10, 11], 0.8886)),
+    *((8, [0, 1, 2, 3, 8, 9, 10, 11], 0.7497), (12, list(range(12)), 0.4998)),
+]
 
 
-@pytest.mark.parametrize(
-    ("n", "kept", "variance"),
-    [
-        (2, [0, 10], 1.3990),
-        (4, [0, 9, 10, 11], 1.0995),
-        (6, [0, 1, 8, 9, 10, 11], 0.8886),
-        (8, [0, 1, 2, 3, 8, 9, 10, 11], 0.7497),
-        (12, list(range(12)), 0.4998),
-    ],
-)
-def test_a_batch_of_three_groups_keeps_the_golden_rows(n, kept, variance):
-    advantages = of_groups(GROUPS)
-    assert most_varied(advantages, n).tolist() == kept
-    assert np.var(advantages[kept]) == pytest.approx(variance, abs=1e-4)
+def test_the_golden_rows_are_kept_and_have_their_variance():
+    batches = [(of_groups(np.arange(8)[None] < right), *case) for right, *case in GOLDEN]
+    batches += [(of_groups(GROUPS), *case) for case in OF_THREE]
+    for advantages, n, kept, variance in batches:
+        places = most_varied(advantages, n)
+        assert np.var(advantages[places]) == pytest.approx(variance, abs=1e-4)
+        assert kept is None or places.tolist() == kept
 
 
 levels = st.one_of(st.sampled_from([-1.5, -0.5, 0.0, 0.5, 2.0]), st.floats(-3, 3))
@@ -68,10 +52,10 @@ def test_no_other_subset_has_a_larger_variance(advantages, data):
     assert np.var(np.array(advantages)[places]) == pytest.approx(best, abs=1e-9)
 
 
-@pytest.mark.parametrize(("advantages", "n"), [([1.0, 0.0, -1.0], -1), ([1.0, 0.0, -1.0], 4), ([1.0, np.nan], 1)])
-def test_a_number_outside_of_the_batch_and_an_advantage_that_is_no_number_are_refused(advantages, n):
-    with pytest.raises(ValueError, match="advantages"):
-        most_varied(advantages, n)
+def test_a_number_outside_of_the_batch_and_an_advantage_that_is_no_number_are_refused():
+    for advantages, n in [([1.0, 0.0, -1.0], -1), ([1.0, 0.0, -1.0], 4), ([1.0, np.nan], 1)]:
+        with pytest.raises(ValueError, match="advantages"):
+            most_varied(advantages, n)
 
 
 def test_the_schedule_of_256_rows_in_16_parts_is_golden():

@@ -29,24 +29,18 @@ class Told(list):
 # ------------------------------------------------------------------------------------------- the success function
 
 
-@pytest.mark.parametrize(
-    ("names", "declared", "found"),
-    [
-        (["length"], None, "length"),
-        (["accuracy_reward", "think_format_reward"], None, "accuracy_reward"),
-        (["format_reward", "ExactMatch"], None, "ExactMatch"),
-        (["is_solved", "answer_format_reward"], None, "is_solved"),
-        (["MathVerifier", "length_penalty", "style"], None, "MathVerifier"),
-        (["accuracy_reward", "correct_steps"], None, None),
-        (["format", "length"], None, None),
-        (["format", "accuracy", "length"], "length", "length"),
-    ],
-)
-def test_the_name_that_alone_says_success_is_found(names, declared, found):
-    assert success_name(names, declared) == found
-
-
-def test_a_name_that_no_reward_function_has_or_that_two_share_is_refused():
+def test_the_name_that_alone_says_success_is_found_and_one_that_no_function_has_or_two_share_is_refused():
+    for *names, declared, found in (
+        ("length", None, "length"),
+        ("accuracy_reward", "think_format_reward", None, "accuracy_reward"),
+        ("format_reward", "ExactMatch", None, "ExactMatch"),
+        ("is_solved", "answer_format_reward", None, "is_solved"),
+        ("MathVerifier", "length_penalty", "style", None, "MathVerifier"),
+        ("accuracy_reward", "correct_steps", None, None),
+        ("format", "length", None, None),
+        ("format", "accuracy", "length", "length", "length"),
+    ):
+        assert success_name(names, declared) == found
     for names in (["format"], ["format", "accuracy"]):
         with refused(ConfigurationError, names=["vade_success_reward='acuracy'", *names]):
             success_name(names, "acuracy")
@@ -57,28 +51,26 @@ def test_a_name_that_no_reward_function_has_or_that_two_share_is_refused():
 # ----------------------------------------------------------------------------------------------------- what is open
 
 
-@pytest.mark.parametrize(("wrong", "right"), [(0, 1), (-1, 1), (0, 2), (0.1, 0.9), (-5, -2)])
-def test_of_two_values_the_higher_one_is_success(wrong, right):
-    told = Told()
-    outcomes = told.see([right, wrong, wrong, wrong], [right, right, wrong, NAN])
-    assert outcomes.successes.tolist() == [1, 2]
-    assert outcomes.trials.tolist() == [4, 3]
-    assert told.signal.threshold == (wrong + right) / 2
-    for _ in range(LEARNING):
-        told.see([right, wrong])
-    assert told.see([wrong + 0.6 * (right - wrong), wrong + 0.4 * (right - wrong)]).successes.tolist() == [1]
-    assert not told.signal.is_spread
-    assert not told
+def test_of_two_values_the_higher_one_is_success():
+    for wrong, right in [(0, 1), (-1, 1), (0, 2), (0.1, 0.9), (-5, -2)]:
+        told = Told()
+        outcomes = told.see([right, wrong, wrong, wrong], [right, right, wrong, NAN])
+        assert (outcomes.successes.tolist(), outcomes.trials.tolist()) == ([1, 2], [4, 3])
+        assert told.signal.threshold == (wrong + right) / 2
+        for _ in range(LEARNING):
+            told.see([right, wrong])
+        assert told.see([wrong + 0.6 * (right - wrong), wrong + 0.4 * (right - wrong)]).successes.tolist() == [1]
+        assert (told.signal.is_spread, [*told]) == (False, [])
 
 
-@pytest.mark.parametrize("value", [0.0, 1.0])
-def test_a_first_batch_of_one_value_leaves_the_threshold_open(value):
-    told = Told()
-    assert told.see([value] * 4).successes.tolist() == [4 * value]
-    assert told.see([1 - value] * 4, [value] * 4).successes.tolist() == [4 - 4 * value, 4 * value]
-    assert told.signal.threshold == 0.5
-    told.see([0.3, 0.2, 0.1, 0.4])
-    assert told.signal.is_spread
+def test_a_first_batch_of_one_value_leaves_the_threshold_open():
+    for value in (0.0, 1.0):
+        told = Told()
+        assert told.see([value] * 4).successes.tolist() == [4 * value]
+        assert told.see([1 - value] * 4, [value] * 4).successes.tolist() == [4 - 4 * value, 4 * value]
+        assert told.signal.threshold == 0.5
+        told.see([0.3, 0.2, 0.1, 0.4])
+        assert told.signal.is_spread
 
 
 def test_rewards_of_more_than_two_values_are_known_by_their_spread_and_that_is_said_once():
@@ -100,36 +92,27 @@ def test_without_a_success_the_spread_is_that_of_the_weighted_total():
     assert told.signal.facts["success_reward"] is None
 
 
-def test_the_spread_of_a_declared_reward_looks_at_no_other():
+def test_the_spread_of_a_declared_reward_looks_at_no_other_and_rewards_that_all_differ_are_said():
     told = Told("accuracy", ["format", "accuracy"], threshold=SPREAD)
     outcomes = told.see([(0, 0.5), (1, 0.5)], [(0, 0.1), (0, 0.7)], weights=(1, 1))
     assert outcomes.successes.tolist() == [0, 2]
     assert outcomes.has_gradient.tolist() == [True, True]
-
-
-def test_rewards_that_are_all_different_are_said_to_tell_no_row_from_another():
-    told = Told(threshold=SPREAD)
-    told.see([0.1, 0.2, 0.3], [0.4, 0.5, 0.6])
-    assert len(told) == 1
+    assert not told
+    told.see([(0, 0.1), (0, 0.2), (0, 0.3)], weights=(1, 1))
     assert "vade_success_threshold" in told[0]
 
 
-@pytest.mark.parametrize(
-    ("threshold", "successes"),
-    # Beside a pass rate, the spread 4/6 of the second row is more than right and wrong answers have: a rate of 1/2.
-    [(0.5, [1, 2, 0, 4 * (1 - (1 / 3) ** 0.5) / 2]), (SPREAD, [4 * 3 / 6, 4 * 4 / 6, 0, 4 * 2 / 6])],
-)
-def test_a_row_that_the_declared_reward_does_not_score_is_known_by_the_spread_of_its_total(threshold, successes):
-    told = Told("accuracy", ["accuracy", "iou", "format"], threshold=threshold)
+def test_a_row_that_the_declared_reward_does_not_score_is_known_by_the_spread_of_its_total():
+    # Beside a pass rate, such spreads are more than right and wrong answers have: a rate of 1/2.
+    of_rates, of_spreads = [1, 2, 0, 2], [4 * 3 / 6, 4 * 5 / 6, 0, 4 * 4 / 6]
     maths = [(1, NAN, 1), (0, NAN, 1), (0, NAN, 1), (0, NAN, 1)]
-    wide, flat, narrow = ([(NAN, iou, 1) for iou in each] for each in ((0, 0, 0.3, 0.6), (0,) * 4, (0, 0, 0.3, 0.3)))
-    outcomes = told.see(maths, [*wide[1:], wide[3]], flat, narrow, weights=(1, 1, 1))
-    assert outcomes.trials.tolist() == [4] * 4
-    assert outcomes.has_gradient.tolist() == outcomes.is_mixed.tolist() == [True, True, False, True]
-    assert "rows [1, 2, 3]" in told[-1]
-    assert "None" in told[-1]
-    told.see(maths, flat, weights=(1, 1, 1))
-    assert len(told) == 1
+    wide, flat, narrow = ([(NAN, iou, 1) for iou in each] for each in ((0, 0.3, 0.6, 0.6), (0,) * 4, (0, 0, 0.3, 0.3)))
+    for threshold, successes in ((0.5, of_rates), (SPREAD, of_spreads)):
+        told = Told("accuracy", ["accuracy", "iou", "format"], threshold=threshold)
+        outcomes = told.see(maths, wide, flat, narrow, weights=(1, 1, 1))
+        assert outcomes.successes.tolist() == pytest.approx(successes)
+        assert outcomes.trials.tolist() == [4] * 4
+        assert outcomes.has_gradient.tolist() == [True, True, False, True]
 
 
 # -------------------------------------------------------------------------------------------------------- gradients
@@ -145,29 +128,20 @@ def test_a_group_has_a_gradient_where_its_total_rewards_differ_whatever_means_su
 # -------------------------------------------------------------------------------------------------------- fractions
 
 
-def test_fractions_between_0_and_1_are_taken_as_they_are():
-    told = Told(threshold=None)
-    assert told.see([0.25, 0.5, 0.75]).successes.tolist() == [1.5]
-    assert told.signal.bounds == (0, 1)
-    assert not told
-
-
-def test_bounds_of_other_fractions_are_learned_from_the_first_batches_and_then_kept():
+def test_bounds_of_fractions_outside_0_and_1_are_learned_from_the_first_batches_and_then_kept():
     told = Told(threshold=None)
     assert told.see([0, 10, 5]).successes.tolist() == [1.5]
     assert told.see([20, 10, 0]).successes.tolist() == [1.5]
-    assert len(told) == 1
-    assert "0 to 1" in told[0]
     for _ in range(LEARNING):
         told.see([0, 10, 5])
     assert told.see([40, 10, -20]).successes.tolist() == [1.5]
     assert told.signal.bounds == (0, 20)
-    assert len(told) == 1
-
-
-@pytest.mark.parametrize(("reward", "fraction"), [(-3.0, 0.0), (7.0, 1.0), (0.5, 0.5)])
-def test_a_first_batch_of_one_reward_lies_at_the_end_that_its_sign_says(reward, fraction):
-    assert Told(threshold=None).see([reward, reward]).successes.tolist() == [2 * fraction]
+    [said] = told
+    assert "0 to 1" in said
+    inside = Told(threshold=None)
+    assert (inside.see([0.25, 0.5, 0.75]).successes.tolist(), inside.signal.bounds, [*inside]) == ([1.5], (0, 1), [])
+    for reward, fraction in [(-3.0, 0.0), (7.0, 1.0), (0.5, 0.5)]:  # its sign says at which end one reward lies
+        assert Told(threshold=None).see([reward, reward]).successes.tolist() == [2 * fraction]
 
 
 # ---------------------------------------------------------------------------------------------------- a run goes on
@@ -200,9 +174,8 @@ def test_a_threshold_that_was_set_is_not_taken_from_a_saved_run():
 # ------------------------------------------------------------------------------------------------ infinite rewards
 
 
-@pytest.mark.parametrize("name", ["accuracy", None])
-def test_infinite_rewards_are_counted_by_the_function_that_gave_them(name):
-    told = Told(name, ["accuracy", "length", "format"])
+def test_infinite_rewards_are_counted_by_the_function_that_gave_them():
     rewards = [[(1, INF, 0), (NAN, -INF, 0), (0.5, INF, INF), (1, 2, 0)]]
-    with refused(ObservationError, names=["'length': 3", "'format': 1"], offers=["None", "last checkpoint"]):
-        told.see(*rewards, weights=(1, 1, 1))
+    for name in ("accuracy", None):
+        with refused(ObservationError, names=["'length': 3", "'format': 1"], offers=["None", "last checkpoint"]):
+            Told(name, ["accuracy", "length", "format"]).see(*rewards, weights=(1, 1, 1))

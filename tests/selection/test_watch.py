@@ -30,16 +30,15 @@ def posterior():
 # --------------------------------------------------------------------------------------------------- reward outages
 
 
-@pytest.mark.parametrize("successes", [0.0, 4.0])
-def test_a_batch_is_left_out_where_the_beta_binomial_gives_its_verdicts_too_little_chance(posterior, successes):
+def test_a_batch_is_left_out_where_the_beta_binomial_gives_its_verdicts_too_little_chance(posterior):
     chance = np.exp(betaln(3 + 4, 3) - betaln(3, 3))  # all of 4 right, or all wrong: .119
-    left_out = []
-    for groups in range(1, 7):
-        guard = OutageGuard(posterior)
-        guard.judge(batch(successes, rows=ROWS[:groups]))
-        left_out.append(guard.active)
-    assert left_out == [chance**groups < 1e-4 for groups in range(1, 7)]
-    assert left_out[0] != left_out[-1]
+    for successes in (0.0, 4.0):
+        left_out = []
+        for groups in range(1, 7):
+            guard = OutageGuard(posterior)
+            guard.judge(batch(successes, rows=ROWS[:groups]))
+            left_out.append(guard.active)
+        assert left_out == [chance**groups < 1e-4 for groups in range(1, 7)] == [False] * 4 + [True] * 2
 
 
 def test_a_streak_adds_up_and_is_said_once_and_ends_with_other_verdicts(posterior):
@@ -77,16 +76,12 @@ def test_rows_without_evidence_predict_nothing_and_equal_rewards_are_judged_by_t
         assert not spreads.active
         spreads.judge(batch(0.0, rows=ROWS[:groups]), spreads=True)
         assert spreads.active == (groups == 5)
-
-
-def test_an_outage_of_rows_that_always_differed_can_be_saved():
-    """The formula's chance of equal rewards is 0 there, and its logarithm no JSON value."""
     sure = BetaPosterior(6)
     sure.observe(ROWS, np.full(6, 100.0), np.full(6, 100.0))
     guard = OutageGuard(sure)
     guard.judge(batch(0.0), spreads=True)
     assert guard.active
-    json.dumps(guard.state_dict(), allow_nan=False)
+    json.dumps(guard.state_dict(), allow_nan=False)  # the logarithm of a chance of 0 is no JSON value
 
 
 def test_healthy_runs_of_learning_policies_raise_no_alarm():
@@ -124,25 +119,22 @@ def test_it_is_said_after_ten_batches_and_again_after_ten_times_as_many_until_th
     assert "for 100 generation batches" in said[100]
 
 
-@pytest.mark.parametrize(
-    ("groups", "spreads", "reason"),
-    [
-        ([RIGHT, UNSCORED], False, "100% of them are right"),
-        ([[1, 1, NAN], [NAN, 1, 1]], False, "100% of them are right"),
-        ([UNSCORED, WRONG], False, " 0% of them are right"),
-        ([RIGHT, WRONG], False, "50% of them are right"),
-        ([WRONG, WRONG], True, "one reward. Check"),
-        ([UNSCORED, UNSCORED], False, "no completion got a score"),
-    ],
-)
-def test_the_reason_is_in_the_notice(groups, spreads, reason):
-    assert reason in notices_of(*[outcomes(*groups)] * 10, spreads=spreads)[-1]
+def test_the_reason_is_in_the_notice():
+    for *groups, spreads, reason in (
+        (RIGHT, UNSCORED, False, "100% of the answers are right"),
+        ([1, 1, NAN], [NAN, 1, 1], False, "100% of the answers are right"),
+        (UNSCORED, WRONG, False, " 0% of the answers are right"),
+        (RIGHT, WRONG, False, "50% of the answers are right"),
+        (WRONG, WRONG, True, "for 10 generation batches. Check"),
+        (UNSCORED, UNSCORED, False, "none has a score"),
+    ):
+        assert reason in notices_of(*[outcomes(*groups)] * 10, spreads=spreads)[-1]
 
 
-@pytest.mark.parametrize(("group", "verdict"), [([0.1, 0.2, 0.3], "wrong"), ([0.7, 0.8, 0.9], "right")])
-def test_rewards_that_differ_on_one_side_of_the_threshold_name_the_threshold_and_no_missing_gradient(group, verdict):
-    notices = notices_of(*[outcomes(group)] * 10)
-    assert notices[:-1] == [None] * 9
-    for part in (verdict, "vade_success_threshold", "10 generation batches"):
-        assert part in notices[-1]
-    assert notices_of(*[outcomes(group)] * 9, outcomes(MIXED), outcomes(group))[-1] is None
+def test_rewards_that_differ_on_one_side_of_the_threshold_name_the_threshold_and_no_missing_gradient():
+    for group, verdict in [([0.1, 0.2, 0.3], " 0% of the answers"), ([0.7, 0.8, 0.9], "100% of the answers")]:
+        notices = notices_of(*[outcomes(group)] * 10)
+        assert notices[:-1] == [None] * 9
+        assert all(part in notices[-1] for part in (verdict, "vade_success_threshold", "10 generation batches"))
+        assert notices_of(*[outcomes(group)] * 9, outcomes(MIXED), outcomes(group))[-1] is None
+        assert notices_of(*[outcomes(group)] * 10, spreads=True)[-1] is None

@@ -9,7 +9,7 @@ from tests.support.agents import agent_tokenizer
 from tests.support.rows import make_text_rows
 from tests.support.runs import SMALL_RUN, assert_equal_weights, says_a_digit, weights
 
-TIMED = ("step_time", "_runtime", "_per_second")
+TIMED = ("step_time", "_runtime", "_per_second", "_seconds", "_seconds_total")
 """Ends of the keys of the log that hold wall times."""
 
 
@@ -46,7 +46,6 @@ class Situation:
         rows: takes nothing, and returns the training rows.
         model: the fixture with the model's folder.
         kind: takes the trainer's class, and returns the class to use.
-        config: takes the class of the configuration, and returns the class to use.
         ours: settings of VADE.
         drive: takes a function that makes a trainer, of further settings, and the `Side`; returns the one to compare.
         logs: a key that the log must have.
@@ -59,7 +58,6 @@ class Situation:
     rows: Callable[[], Any] = make_text_rows
     model: str = "text_model_path"
     kind: Callable[[type], type] = lambda base: base
-    config: Callable[[type], type] = lambda base: base
     ours: dict[str, Any] = field(default_factory=dict)
     drive: Callable[[Callable[..., Any], Side], Any] = just_train
     logs: str = ""
@@ -75,7 +73,7 @@ def play(situation, model, folder, *, stock=False, **settings):
 
     side = Side(model, folder)
     trainer, config = (GRPOTrainer, GRPOConfig) if stock else (VADEGRPOTrainer, VADEGRPOConfig)
-    trainer, config = situation.kind(trainer), situation.config(config)
+    trainer = situation.kind(trainer)
     settings = SMALL_RUN | {"max_steps": 2, "output_dir": str(folder)} | situation.args | settings
     if not stock:
         settings = {"vade_sampler": "uniform"} | situation.ours | settings
@@ -89,11 +87,18 @@ def play(situation, model, folder, *, stock=False, **settings):
     return situation.drive(make, side), side.seen
 
 
-def plain_history(trainer):
-    """The log, less wall times and the keys of VADE, as texts: NaN equals NaN there."""
+def full_history(trainer):
+    """The log, less wall times, as texts: NaN equals NaN there."""
     return [
-        {key: repr(value) for key, value in entry.items() if not key.endswith(TIMED) and not key.startswith("vade/")}
+        {key: repr(value) for key, value in entry.items() if not key.endswith(TIMED)}
         for entry in trainer.state.log_history
+    ]
+
+
+def plain_history(trainer):
+    """`full_history`, less the keys of VADE."""
+    return [
+        {key: value for key, value in entry.items() if not key.startswith("vade/")} for entry in full_history(trainer)
     ]
 
 

@@ -2,11 +2,14 @@
 
 import json
 import math
+import shutil
 import textwrap
-from pathlib import Path
+
+import numpy as np
 
 from trl_vade.evaluation.benchmarks import BENCHMARKS
-from trl_vade.evaluation.runs import run_folder
+from trl_vade.evaluation.results import write_results
+from trl_vade.evaluation.runs import read_run, run_folder
 from trl_vade.evaluation.settings import Evaluation, Generation
 
 SAMPLED = Generation(temperature=0.6)
@@ -15,7 +18,9 @@ SCORES = [1.0, 0.0, 1.0, 1.0]
 TEXTS = ["<answer>4</answer>", "Yes", "no\u2028and \u0085 more", "\u00e9"]
 
 
-def write_run(folder, name="chartqa", seed=0, scores=SCORES, texts=None, limit=None, original=None, value=...):
+def write_run(
+    folder, name="chartqa", seed=0, scores=SCORES, texts=None, limit=None, original=None, value=..., time=TIME
+):
     """The files of a run in the form in which lmms-eval 0.7.3 wrote those of a small ChartQA; return the results.
 
     Args:
@@ -32,26 +37,17 @@ def write_run(folder, name="chartqa", seed=0, scores=SCORES, texts=None, limit=N
             benchmark.task: {
                 "alias": benchmark.task,
                 benchmark.key: value,
-                f"{benchmark.metric}_stderr,none": "N/A",
-                f"{benchmark.metric}_stderr_clt,none": 0.25,
-                "relaxed_human_split,none": 0.5,
             }
         },
-        "group_subtasks": {benchmark.task: []},
-        "configs": {benchmark.task: {"task": benchmark.task, "generation_kwargs": {"until": ["\n\n"]}}},
-        "versions": {benchmark.task: "Yaml"},
         "n-samples": {benchmark.task: {"original": original or len(scores), "effective": len(scores)}},
         "config": {
             **{"model": "qwen2_5_vl", "limit": None if limit is None else float(limit), "gen_kwargs": "temperature=1"},
             **{"random_seed": seed, "numpy_seed": seed, "torch_seed": seed, "fewshot_seed": seed},
         },
-        "date": TIME,
-        "task_hashes": {benchmark.task: "b4be"},
-        "model_name": "models/Qwen2.5-VL-7B",
     }
-    save(model / f"{TIME}_results.json", results)
+    save(model / f"{time}_results.json", results)
     lines = [line_of(benchmark, *line) for line in zip(range(len(scores)), scores, texts or TEXTS * 9, strict=False)]
-    save_lines(samples_file(folder, name), lines)
+    save_lines(samples_file(folder, name, time), lines)
     if benchmark.judged:
         save(folder / "judge.json", {"calls": 300, "unreadable": 2, "example": "Well..."})
     return results
@@ -62,8 +58,8 @@ def line_of(benchmark, number, score, text):
     return {"doc_id": number, "target": "4", "filtered_resps": text, **rest, benchmark.metric: score}
 
 
-def samples_file(folder, name="chartqa"):
-    return folder / "models__Qwen2.5-VL-7B" / f"{TIME}_samples_vade_{name}.jsonl"
+def samples_file(folder, name="chartqa", time=TIME):
+    return folder / "models__Qwen2.5-VL-7B" / f"{time}_samples_vade_{name}.jsonl"
 
 
 def results_file(folder):
@@ -157,4 +153,26 @@ def install_lmms_eval(site, version="0.7.3"):
     return site
 
 
-METRICS = Path(__file__).parents[2] / "eval" / "metrics"
+VERSIONS = {"lmms-eval": "0.7.3", "transformers": "5.0.0", "torch": "2.9.0", "vllm": "0.12.0", "datasets": "4.0.0"}
+GENERATION = {"temperature": 0.6, "top_p": 0.95, "top_k": 20, "max_new_tokens": 2048, "repetition_penalty": 1.0}
+FACTS = {
+    **{"backend": "vllm", "seeds": [0, 1], "limit": None, "system_prompt": None, "instruction": None, "judge": None},
+    **{"decoding": dict.fromkeys(BENCHMARKS, "temperature 0.6"), "generation": GENERATION, "batch_size": 8},
+    **{"model": {"name": "model", "revision": None, "fingerprint": "f"}, "model_args": {"max_pixels": 12845056}},
+    **{"data": {}, "rows": {}, "versions": VERSIONS, "command": "trl-vade evaluate", "finished": "2026-08-01"},
+}
+
+
+def finished(output, scores, time=TIME, **facts):
+    """An output directory; `scores` has of each benchmark one (seeds, questions) array, or one for all seeds."""
+    facts, runs = FACTS | facts, []
+    for name, of_runs in scores.items():
+        of_runs = np.broadcast_to(of_runs, (len(facts["seeds"]), np.shape(of_runs)[-1]))
+        for seed, of_run in zip(facts["seeds"], of_runs, strict=True):
+            folder = run_folder(output, BENCHMARKS[name], seed)
+            shutil.rmtree(folder, ignore_errors=True)
+            write_run(folder, name, seed, [float(score) for score in of_run], ["\u20ac"] * len(of_run), time=time)
+            runs.append(read_run(folder, BENCHMARKS[name], seed, facts["limit"]))
+    write_results(output, facts, runs)
+    save(output / "evaluation.json", {})
+    return output

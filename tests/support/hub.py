@@ -32,7 +32,7 @@ def read_hub_settings():
 def connected_hub(folder):
     """A `LoopbackHub`, to which the Hub's clients of this process are connected with its write token.
 
-    Caches and login are in `folder`; retries of the client follow at once.
+    Caches and login are in `folder`; retries follow at once, two of ours.
     """
     from huggingface_hub.utils import close_session, http_backoff, http_stream_backoff
 
@@ -45,6 +45,8 @@ def connected_hub(folder):
             for name, value in environment.items():
                 if os.environ.get(name) != value:  # what is as it was is not put back: the test may have set it
                     patch.setenv(name, value)
+            patch.setattr("trl_vade.hub.uploading.PATIENCE", (0.0, 0.0))
+            patch.setattr("trl_vade.hub.uploading.LONGEST", 0.0)
             for retrying in (http_backoff, http_stream_backoff.__wrapped__):  # no setting says how long they wait
                 patch.setitem(retrying.__kwdefaults__, "base_wait_time", 0)
             read_hub_settings()

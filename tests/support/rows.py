@@ -33,6 +33,21 @@ def with_variants(rows, variants):
     return Dataset.from_list(originals + made, features=features)
 
 
+def variants_of_text_rows(kinds=("hint-1", "hint-2", "text"), of=lambda number: True):
+    """`make_text_rows`, and of those whose number `of` takes a variant of each kind, with other words."""
+    words = {"hint-1": "a digit", "hint-2": "a digit above", "text": "say"}
+    originals = make_text_rows()
+    variants = [
+        [
+            {"kind": kind, "prompt": [{"role": "user", "content": f"{row['prompt'][0]['content']} {words[kind]}"}]}
+            for kind in kinds
+            if of(number)
+        ]
+        for number, row in enumerate(originals)
+    ]
+    return with_variants(originals, variants)
+
+
 def ids(rows):
     return [row["id"] for row in rows]
 

@@ -87,8 +87,26 @@ def train(model, rows, args, reward=says_a_digit, trainer_class=None, report=Fal
     return trainer
 
 
+def make_trainer(folder, model, rows, reward=says_a_digit, trainer_class=None, more=None, **settings):
+    """Make a trainer without a report, of `SMALL_RUN` with other `settings`; `more` are arguments of the trainer."""
+    from trl import GRPOConfig
+
+    from trl_vade import VADEGRPOConfig, VADEGRPOTrainer, VADEReportCallback
+
+    trainer_class = trainer_class or VADEGRPOTrainer
+    config_class = VADEGRPOConfig if issubclass(trainer_class, VADEGRPOTrainer) else GRPOConfig
+    args = config_class(**SMALL_RUN | {"output_dir": str(folder)} | settings)
+    trainer = trainer_class(model, reward, args, rows, **more or {})
+    trainer.remove_callback(VADEReportCallback)
+    return trainer
+
+
 def weights(trainer):
     return {name: value.clone() for name, value in trainer.model.state_dict().items()}
+
+
+def largest_difference(left, right):
+    return max(float((left[name] - right[name]).abs().max()) for name in left)
 
 
 def assert_equal_weights(left, right):

@@ -1,8 +1,8 @@
 """The tiny model: real classes, real files, and a short fine-tuning that repeats itself."""
 
-import hashlib
 import subprocess
 import sys
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -14,7 +14,6 @@ from transformers import (
     Qwen2_5_VLProcessor,
 )
 
-from trl_vade.testbed import __main__ as testbed
 from trl_vade.testbed import build_dataset, load_testbed_model
 from trl_vade.testbed import pretrained as pretrained_module
 from trl_vade.testbed.dataset import iter_scenes
@@ -52,29 +51,23 @@ def conversation(row):
 
 
 def test_the_directory_loads_through_the_auto_classes_as_qwen(model, processor, directory):
-    assert type(model) is Qwen2_5_VLForConditionalGeneration
-    assert type(processor) is Qwen2_5_VLProcessor
+    tokenizer, text = processor.tokenizer, model.config.text_config
+    assert (type(model), type(processor)) == (Qwen2_5_VLForConditionalGeneration, Qwen2_5_VLProcessor)
     assert 300_000 <= sum(parameter.numel() for parameter in model.parameters()) <= 400_000
-    text = model.config.text_config
     assert text.hidden_size // text.num_attention_heads == 32
-    assert sum(text.rope_parameters["mrope_section"]) == 16
-    assert text.num_hidden_layers == 3
-    assert model.config.vision_config.depth == 2
     assert model.get_output_embeddings().weight is model.get_input_embeddings().weight
     assert {path.suffix for path in directory.iterdir()} <= {".json", ".safetensors", ".jinja"}
-
-
-def test_token_ids_of_model_and_tokenizer_agree(model, processor):
-    tokenizer = processor.tokenizer
     assert tokenizer.convert_ids_to_tokens(range(len(SPECIAL_TOKENS))) == list(SPECIAL_TOKENS)
-    assert tokenizer.eos_token == "<|im_end|>"
-    assert tokenizer.pad_token == "<|endoftext|>"
-    assert tokenizer.padding_side == "left"
-    assert model.config.image_token_id == tokenizer.convert_tokens_to_ids("<|image_pad|>")
-    assert model.config.video_token_id == tokenizer.convert_tokens_to_ids("<|video_pad|>")
+    assert (tokenizer.eos_token, tokenizer.pad_token, tokenizer.padding_side) == (
+        "<|im_end|>",
+        "<|endoftext|>",
+        "left",
+    )
+    for part, token in (("image", "<|image_pad|>"), ("video", "<|video_pad|>")):
+        assert getattr(model.config, f"{part}_token_id") == tokenizer.convert_tokens_to_ids(token)
     assert model.generation_config.eos_token_id == tokenizer.eos_token_id
     assert model.generation_config.pad_token_id == tokenizer.pad_token_id
-    assert model.config.text_config.vocab_size == len(tokenizer)
+    assert text.vocab_size == len(tokenizer)
 
 
 @pytest.mark.slow
@@ -83,15 +76,6 @@ def test_the_tokenizer_is_the_same_in_every_process():
     code += "from trl_vade.testbed.processor import build_tokenizer as b; print(sorted(b().get_vocab().items()))"
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert other.strip() == str(sorted(build_processor().tokenizer.get_vocab().items()))
-
-
-def test_a_picture_becomes_four_image_tokens_and_keeps_its_size(processor, rows):
-    inputs = processor.apply_chat_template(
-        [conversation(rows[0])], add_generation_prompt=True, tokenize=True, return_dict=True, return_tensors="pt"
-    )
-    assert (inputs["input_ids"] == processor.image_token_id).sum() == 4
-    assert inputs["image_grid_thw"].tolist() == [[1, 4, 4]]
-    assert inputs["pixel_values"].shape == (16, 3 * 2 * 14 * 14)
 
 
 def test_the_chat_template_writes_qwens_turns(processor):
@@ -113,16 +97,13 @@ def test_the_chat_template_writes_qwens_turns(processor):
     assert processor.tokenizer.decode(ids) == text
 
 
-def test_every_answer_fits_into_twelve_tokens_and_comes_back_whole(processor):
-    for _, scene in zip(range(240), iter_scenes("train", 3), strict=False):
+def test_every_answer_fits_into_twelve_tokens_and_it_alone_is_taught(processor):
+    for scene in islice(iter_scenes("train", 3), 240):
         answer = f"<answer>{scene.answer}</answer>"
         ids = processor.tokenizer(answer + "<|im_end|>")["input_ids"]
         assert len(ids) <= 12
         assert processor.tokenizer.decode(ids, skip_special_tokens=True) == answer
-
-
-def test_only_the_completion_is_taught(processor):
-    scenes = [scene for _, scene in zip(range(6), iter_scenes("sft", 0), strict=False)]
+    scenes = [*islice(iter_scenes("sft", 0), 6)]
     batch = encode_batch(scenes, processor)
     for scene, ids, labels in zip(scenes, batch["input_ids"], batch["labels"], strict=True):
         taught = labels != IGNORED
@@ -130,37 +111,27 @@ def test_only_the_completion_is_taught(processor):
         assert not taught[: -taught.sum()].any()
 
 
-def test_the_model_generates_from_a_picture(model, processor, rows):
-    inputs = processor.apply_chat_template(
-        [conversation(rows[0]), conversation(rows[11])],
-        add_generation_prompt=True,
-        tokenize=True,
-        return_dict=True,
-        return_tensors="pt",
-        processor_kwargs={"padding": True},
-    )
+def test_the_model_generates_from_a_picture_of_four_tokens(model, processor, rows):
+    as_tensors = {"tokenize": True, "return_dict": True, "return_tensors": "pt", "processor_kwargs": {"padding": True}}
+    asked = [conversation(rows[0]), conversation(rows[11])]
+    inputs = processor.apply_chat_template(asked, add_generation_prompt=True, **as_tensors)
+    assert (inputs["input_ids"] == processor.image_token_id).sum() == 2 * 4
+    assert inputs["image_grid_thw"].tolist() == [[1, 4, 4]] * 2
     tokens = model.generate(**inputs, max_new_tokens=5, suppress_tokens=[processor.image_token_id])
-    assert tokens.shape[0] == 2
     assert tokens.shape[1] > inputs["input_ids"].shape[1]
     pixels = model(**inputs).logits
     inputs["pixel_values"] = -inputs["pixel_values"]
-    assert not torch.allclose(pixels, model(**inputs).logits)  # The picture reaches the words.
-
-
-def digest(model):
-    parts = (tensor.numpy().tobytes() for _, tensor in sorted(model.state_dict().items()))
-    return hashlib.sha256(b"".join(parts)).hexdigest()
+    assert not torch.allclose(pixels, model(**inputs).logits)  # the picture reaches the words
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_seed_others(processor):
     def train(seed):
         model = build_model(processor, seed)
         finetune(model, processor, SHORT, seed, progress=False)
-        return digest(model)
+        return b"".join(tensor.numpy().tobytes() for _, tensor in sorted(model.state_dict().items()))
 
     state = torch.random.get_rng_state()
-    first = train(0)
-    assert first == train(0) != train(1)
+    assert (first := train(0)) == train(0) != train(1) != first
     assert torch.equal(state, torch.random.get_rng_state())
 
 
@@ -175,20 +146,3 @@ def test_fine_tuning_learns(processor):
 def test_a_cached_model_is_not_built_twice(directory, monkeypatch):
     monkeypatch.setattr(pretrained_module, "finetune", lambda *_, **__: pytest.fail("built a second time"))
     assert load_testbed_model(cache_dir=directory.parent, settings=SHORT, progress=False) == directory
-
-
-def test_pass_rates_come_in_eighths_and_repeat(model, processor, rows, monkeypatch):
-    # A reward that any text has a chance of: four training steps do not teach the tags.
-    monkeypatch.setattr(testbed, "exact_answer_reward", lambda said, answers: [float(len(one) % 2) for one in said])
-    monkeypatch.setattr(testbed, "BATCH_SIZE", 5)
-    first, again = (testbed.pass_rates(model, processor, rows) for _ in range(2))
-    assert first.shape == (12,)
-    assert np.array_equal(first, again)
-    assert np.array_equal(first * 8, np.round(first * 8))
-    assert first.std() > 0
-
-
-def test_the_report_counts_right_wrong_and_mixed_groups(rows):
-    report = testbed.report(np.array([1.0, 0.0, 0.0, 0.5] + [1.0] * 8), rows)
-    assert "12 rows, mean pass rate 0.792" in report
-    assert "all right 75.0%, all wrong 16.7%, mixed 8.3%" in report

@@ -126,17 +126,6 @@ def test_the_start_says_how_much_of_the_data_the_run_visits(
     assert (len(lines) == 3) == warns
 
 
-def test_a_second_run_that_keeps_the_counts_of_the_first_is_not_warned(text_model_path, text_rows, make_args, capsys):
-    trainer = train(text_model_path, text_rows, make_args(max_steps=2))
-    first = capsys.readouterr().out
-    assert "too rarely" in first
-    trainer.train_dataset = text_rows.select(range(20))
-    trainer.train()
-    again = capsys.readouterr().out
-    assert "20 rows" in again
-    assert "too rarely" not in again
-
-
 def test_each_validation_set_is_held_against_its_own_first_score(text_model_path, text_rows, make_args, capsys):
     named = {"few": text_rows.select(range(2)), "many": text_rows.select(range(8))}
     trainer = run(text_model_path, text_rows, make_args, evaluated=named, eval_on_start=True, **EVALUATED)

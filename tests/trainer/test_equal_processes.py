@@ -1,5 +1,6 @@
-"""What a process says of the weights that it holds. Two real processes: test_two_processes.py, test_sharded.py."""
+"""What processes tell each other: weights and errors. Two real ones: test_two_processes.py, test_sharded.py."""
 
+import pickle
 from types import SimpleNamespace
 
 import pytest
@@ -7,18 +8,14 @@ import torch
 from transformers import AutoModelForSequenceClassification
 
 from tests.support.refusals import refused
-from trl_vade.errors import ConfigurationError
+from trl_vade.errors import ConfigurationError, HubError
 from trl_vade.trainer import equal_processes
 from trl_vade.trainer.equal_processes import refuse_differing_weights, weights_here
 
 
 def model_of(*values, dtype=torch.float32):
-    model = torch.nn.Module()
-    for number, value in enumerate(values):
-        model.register_parameter(
-            f"p{number}", torch.nn.Parameter(torch.as_tensor(value, dtype=dtype), requires_grad=False)
-        )
-    return model
+    tensors = (torch.as_tensor(value, dtype=dtype) for value in values)
+    return torch.nn.ParameterList([torch.nn.Parameter(each, requires_grad=False) for each in tensors])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float8_e4m3fn, torch.uint8])
@@ -35,21 +32,19 @@ def test_zeros_are_told_from_weights_and_from_nothing():
     assert weights_here(model_of([])) is None
 
 
-def trainer_with_a_reward_model(text_model_path):
-    """Beside a function, which is no matter of weights."""
-    model = AutoModelForSequenceClassification.from_pretrained(text_model_path, num_labels=1)
-    return SimpleNamespace(ref_model=None, reward_func_names=["length", "judge"], reward_funcs=[len, model])
-
-
 def test_a_reward_model_without_weights_on_another_process_is_refused_by_its_name(text_model_path, monkeypatch):
-    """Another process is played here; two real ones differ in test_two_processes.py and test_sharded.py."""
+    """Another process is played here: one that agrees, one that holds nothing of the model, and one that differs."""
+    model = AutoModelForSequenceClassification.from_pretrained(text_model_path, num_labels=1)
+    trainer = SimpleNamespace(ref_model=None, reward_func_names=["length", "judge"], reward_funcs=[len, model])
+    for other in (weights_here(model), None):
+        monkeypatch.setattr(equal_processes, "gather_object", lambda here, other=other: [*here, other])
+        refuse_differing_weights(trainer)
     monkeypatch.setattr(equal_processes, "gather_object", lambda here: [*here, "all zero"])
     offers = ["fsdp_cpu_ram_efficient_loading", "false", "5.18", "revision"]
     with refused(ConfigurationError, ["judge", "all zero"], offers):
-        refuse_differing_weights(trainer_with_a_reward_model(text_model_path))
+        refuse_differing_weights(trainer)
 
 
-@pytest.mark.parametrize("other", ["the same", None], ids=["a replica", "a process that holds nothing of it"])
-def test_processes_that_agree_are_let_through(text_model_path, monkeypatch, other):
-    monkeypatch.setattr(equal_processes, "gather_object", lambda here: [*here, *(here if other else [None])])
-    refuse_differing_weights(trainer_with_a_reward_model(text_model_path))
+def test_an_error_of_the_hub_travels_between_processes_whole():
+    error = pickle.loads(pickle.dumps(HubError("refused", status=403, retry_after=2.0)))
+    assert (str(error), error.status, error.may_pass, error.retry_after) == ("refused", 403, False, 2.0)

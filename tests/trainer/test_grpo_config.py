@@ -22,38 +22,18 @@ from trl_vade.trainer.grpo_config import VADE_DEFAULTS, with_vade_defaults
 from trl_vade.trainer.presets import POSTERIOR_INITS, PRESETS, setting, warm_start_source
 from trl_vade.trainer.selection_choice import make_sampler
 
-CHOOSING = ("thompson", "greedy", OWN)
 
-
-def parse(*flags, config_class=VADEGRPOConfig):
+def parse(*flags):
     """The configuration that `script.py --output_dir out --bf16 False --use_cpu <flags>` would get."""
-    (config,) = TrlParser((config_class,)).parse_args_and_config(
-        ["--output_dir", "out", "--bf16", "False", "--use_cpu", *flags]
-    )
+    base = ["--output_dir", "out", "--bf16", "False", "--use_cpu"]
+    (config,) = TrlParser((VADEGRPOConfig,)).parse_args_and_config([*base, *flags])
     return config
 
 
 # ------------------------------------------------------------------------------------------------------- defaults
 
 
-def test_the_defaults_are_the_balanced_preset(make_args):
-    args = make_args()
-    assert (args.vade_preset, args.vade_sampler, setting(args, "sampler")) == ("balanced", None, "thompson")
-    assert setting(args, "information_gain") == "asymmetric"
-    assert setting(args, "signal_aware_decay") is True
-    assert (setting(args, "cooldown"), setting(args, "even_rest"), setting(args, "prior")) == (0.5, True, "prompts")
-    assert setting(args, "decay_sampled") == 0.2  # lambda_1
-    assert setting(args, "decay_unsampled") == 0.999  # lambda_2
-    assert args.vade_stratify_by is None
-    assert setting(args, "posterior_init") == "prior"
-    assert args.vade_warm_start_discount == 0.2
-    assert args.vade_posterior_hub_id is None
-    assert (args.vade_dynamic_sampling, args.vade_max_refills) == (False, 10)
-    assert args.vade_success_reward is None
-    assert args.vade_success_threshold == "auto"
-
-
-def test_the_presets_are_what_their_names_promise(make_args):
+def test_the_defaults_and_the_presets_are_what_their_names_promise(make_args):
     parts = ("sampler", "information_gain", "signal_aware_decay", "cooldown", "even_rest", "prior", "posterior_init")
     found = {name: tuple(setting(make_args(vade_preset=name), part) for part in parts) for name in PRESETS}
     assert found == {
@@ -66,34 +46,22 @@ def test_the_presets_are_what_their_names_promise(make_args):
     }
     decays = {name: (preset["decay_sampled"], preset["decay_unsampled"]) for name, preset in PRESETS.items()}
     assert decays == dict.fromkeys(PRESETS, (0.2, 0.999)) | {"paper_last_update": (0.0, 1.0)}
+    assert (make_args().vade_preset, make_args().vade_success_threshold) == ("balanced", "auto")
 
 
-@pytest.mark.parametrize("sampler", ["uniform", OWN])
-def test_the_papers_initial_pass_is_for_the_papers_samplers(make_args, sampler):
-    args = make_args(vade_preset="paper", vade_sampler=sampler)
-    assert setting(args, "posterior_init") == "prior"
-
-
-def test_one_word_gives_the_papers_rule(make_args):
+def test_one_word_gives_the_papers_rule_and_its_initial_pass_is_for_its_samplers(make_args):
     args = make_args(vade_preset="paper")
-    made, paper = make_sampler(args, 50, num_groups=5), ThompsonSampler(50, seed=args.seed)
-    assert state_digest(made) == state_digest(paper)
+    paper = ThompsonSampler(50, seed=args.seed)
+    assert state_digest(make_sampler(args, 50, num_groups=5)) == state_digest(paper)
+    for sampler in ("uniform", OWN):
+        assert setting(make_args(vade_preset="paper", vade_sampler=sampler), "posterior_init") == "prior"
 
 
-def test_a_setting_of_ones_own_goes_before_the_presets(make_args):
-    args = make_args(vade_preset="paper", vade_cooldown=0.3)
-    assert (setting(args, "cooldown"), setting(args, "information_gain")) == (0.3, "asymmetric")
-    assert setting(make_args(vade_information_gain="symmetric"), "cooldown") == 0.5
-
-
-def test_the_preset_can_be_set_after_the_configuration_was_made(make_args):
-    args = make_args()
+def test_a_setting_of_ones_own_goes_before_the_presets_which_can_be_set_later(make_args):
+    args = make_args(vade_cooldown=0.3)
     args.vade_preset = "paper"
-    assert setting(with_vade_defaults(args), "information_gain") == "asymmetric"
-
-
-def test_every_preset_has_the_same_parts():
-    assert {frozenset(preset) for preset in PRESETS.values()} == {frozenset(PRESETS["paper"])}
+    with_vade_defaults(args)
+    assert [setting(args, name) for name in ("cooldown", "signal_aware_decay")] == [0.3, False]
 
 
 def test_only_fields_that_begin_with_vade_are_new_and_none_of_the_parents_changed(make_args):
@@ -102,40 +70,25 @@ def test_only_fields_that_begin_with_vade_are_new_and_none_of_the_parents_change
     assert len(new) == 23
     assert [name for name in new if not name.startswith("vade_")] == []
     ours, stock = make_args(), make_args(GRPOConfig)
-    assert {name: getattr(ours, name) for name in parents - {"logging_dir"}} == {
-        name: getattr(stock, name) for name in parents - {"logging_dir"}
-    }
+    changed = [name for name in parents - {"logging_dir"} if getattr(ours, name) != getattr(stock, name)]
+    assert changed == []
 
 
-def test_the_docstrings_arguments_are_the_fields_and_their_texts_the_help_of_the_command_line():
+def test_each_setting_has_its_docstring_as_help_says_what_none_means_and_is_in_a_recipe_an_example_or_a_page():
     section = VADEGRPOConfig.__doc__.partition("    Args:\n")[2].partition("\n\n")[0]
-    documented = re.findall(r"^ {8}(\w+): (.+)", section, flags=re.MULTILINE)
-    assert [name for name, _ in documented] == list(VADE_DEFAULTS)
-    helps = {field.name: field.metadata["help"] for field in fields(VADEGRPOConfig) if field.name in VADE_DEFAULTS}
-    for name, first_line in documented:
-        assert helps[name].startswith(first_line)
-        assert helps[name].endswith(".")
-        assert "\n" not in helps[name]
-
-
-def test_every_setting_that_may_be_none_says_what_none_means():
-    for field in fields(VADEGRPOConfig):
-        if field.name in VADE_DEFAULTS and field.default is None:
-            assert "`None`" in field.metadata["help"], field.name
-
-
-def test_every_setting_is_in_a_recipe_an_example_or_a_guide():
+    documented = dict(re.findall(r"^ {8}(\w+): (.+)", section, flags=re.MULTILINE))
+    assert [*documented] == list(VADE_DEFAULTS)
     root = Path(__file__).parents[2]
-    places = [*root.glob("trl_vade/recipes/*.yaml"), *root.glob("examples/**/*"), *root.glob("docs/guides/*.md")]
-    text = " ".join(path.read_text(encoding="utf-8") for path in places if path.suffix in (".yaml", ".py", ".md"))
-    assert [name for name in VADE_DEFAULTS if not re.search(rf"\b{name}\b", text)] == []
-
-
-def test_the_help_of_the_command_line_can_be_printed(capsys):
-    with pytest.raises(SystemExit) as leaving:
-        TrlParser((VADEGRPOConfig,)).parse_args(["--help"])
-    assert leaving.value.code == 0
-    assert "vade_cooldown" in capsys.readouterr().out
+    places = [*root.glob("trl_vade/recipes/*.yaml"), *root.glob("examples/**/*.py")]
+    places += [*root.glob("docs/guides/*.md"), *root.glob("docs/concepts/*.md")]
+    text = " ".join(path.read_text(encoding="utf-8") for path in places)
+    wrong = []
+    for field in fields(VADEGRPOConfig):
+        if field.name in VADE_DEFAULTS:
+            words = field.metadata["help"]
+            told = words.startswith(documented[field.name]) and (field.default is not None or "`None`" in words)
+            wrong += [] if told and re.search(rf"\b{field.name}\b", text) else [field.name]
+    assert wrong == []
 
 
 # ------------------------------------------------------------------------------------------------------- refusals
@@ -195,15 +148,9 @@ def test_a_value_that_breaks_the_rule_of_its_field_is_refused_by_name_and_in_a_s
     assert wrong == []
 
 
-def test_a_refusal_says_what_was_received_the_rule_and_what_the_setting_is_for(make_args):
-    with refused(ConfigurationError, ["vade_cooldown=2"], ["[0, 1)", "None", "Share of an epoch"]):
-        make_args(vade_cooldown=2)
-
-
 def test_the_values_of_a_range_with_its_ends_are_accepted(make_args):
     for name, values in ACCEPTED.items():
-        others = {"push_to_hub": True} if name == "vade_posterior_hub_id" else {}
-        assert [getattr(make_args(**{name: value}, **others), name) for value in values] == values
+        assert [getattr(make_args(**{name: value}), name) for value in values] == values
     args = make_args(vade_down_sampling="d3s", vade_keep_tokens=0.5, vade_keep_rollouts=[0.25, 1])
     assert (schedule(args, "vade_keep_tokens"), schedule(args, "vade_keep_rollouts")) == ((0.5, 0.5), (0.25, 1))
 
@@ -218,16 +165,14 @@ REFUSED_TOGETHER = [
     *(({"vade_posterior_init": "user/repo", "vade_sampler": kind}, "'prior'") for kind in ("uniform", OWN)),
     *(({"vade_stratify_by": "task", "vade_sampler": kind}, "None") for kind in ("uniform", OWN)),
     ({"vade_down_sampling": "d3s", "top_entropy_quantile": 0.5}, "vade_down_sampling='rows'"),
-    ({"vade_posterior_hub_id": "user/name"}, "push_to_hub=True"),
     # Measured with vLLM 0.31: every group was one completion, repeated.
     ({"generation_kwargs": {"seed": 7}, "use_vllm": True, "vllm_mode": "colocate"}, "`seed`"),
 ]
 ACCEPTED_TOGETHER = [
-    *({"vade_sampler": kind, "vade_posterior_init": "user/repo"} for kind in ("thompson", "greedy")),
-    *({"vade_sampler": kind, "vade_stratify_by": "task"} for kind in ("thompson", "greedy")),
-    *({"vade_sampler": "uniform", "accelerator_config": {f"{name}_batches": True}} for name in ("split", "dispatch")),
-    {"vade_sampler": "uniform", "shuffle_dataset": False},
-    {"accelerator_config": {"split_batches": False, "dispatch_batches": False}},
+    *(
+        {"vade_sampler": kind, "vade_posterior_init": "user/repo", "vade_stratify_by": "task"}
+        for kind in ("thompson", "greedy")
+    ),
     {"generation_kwargs": {"seed": 7}, "use_vllm": True, "vllm_mode": "server"},
     {"generation_kwargs": {"top_k": 7}, "use_vllm": True, "vllm_mode": "colocate"},
 ]
@@ -265,83 +210,55 @@ def test_a_token_among_the_arguments_is_refused_and_not_repeated(make_args):
 # --------------------------------------------------------------------------------- command line, recipe, resuming
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("none", None),
-        ("None", None),
-        ("null", None),
-        ("0.7", 0.7),
-        ("1", 1.0),
-        ("-1e-3", -0.001),
-        ("Spread", "spread"),
-    ],
-)
-def test_the_threshold_is_read_from_a_flag(text, value):
-    config = parse(f"--vade_success_threshold={text}")
-    assert config.vade_success_threshold == value
-    assert type(config.vade_success_threshold) is type(value)
-
-
-def test_without_flags_the_parsed_configuration_has_the_defaults(make_args):
+def test_settings_of_each_type_are_read_from_flags(make_args, capsys):
     parsed, made = parse(), make_args()
-    for field in fields(VADEGRPOConfig):
-        if field.name.startswith("vade_"):
-            assert getattr(parsed, field.name) == getattr(made, field.name)
+    assert [name for name in VADE_DEFAULTS if getattr(parsed, name) != getattr(made, name)] == []
+    flags = {
+        **{"sampler": "greedy", "decay_unsampled": "1", "success_reward": "accuracy", "max_refills": "4"},
+        **{"images_once": "false", "down_sampling": "rows"},
+    }
+    words = [word for name, value in flags.items() for word in (f"--vade_{name}", value)]
+    config = parse(*words, "--vade_dynamic_sampling", "--vade_keep_rollouts", "0.25", "1")
+    wanted = {"sampler": "greedy", "decay_unsampled": 1, "success_reward": "accuracy", "max_refills": 4}
+    wanted |= {"images_once": False, "down_sampling": "rows", "dynamic_sampling": True, "keep_rollouts": [0.25, 1.0]}
+    assert {name: getattr(config, f"vade_{name}") for name in wanted} == wanted
+    with pytest.raises(SystemExit):
+        TrlParser((VADEGRPOConfig,)).parse_args(["--help"])
+    assert "vade_cooldown" in capsys.readouterr().out
 
 
-def test_settings_of_each_type_are_read_from_flags():
-    config = parse(
-        *("--vade_sampler", "greedy", "--vade_decay_unsampled", "1", "--vade_success_reward", "accuracy"),
-        *("--vade_dynamic_sampling", "--vade_max_refills", "4", "--vade_images_once", "false"),
-        *("--vade_down_sampling", "rows", "--vade_keep_rollouts", "0.25", "1"),
-    )
-    assert (config.vade_sampler, config.vade_decay_unsampled, config.vade_success_reward) == ("greedy", 1, "accuracy")
-    assert (config.vade_dynamic_sampling, config.vade_max_refills, config.vade_images_once) == (True, 4, False)
-    assert config.vade_keep_rollouts == [0.25, 1.0]
+def test_the_threshold_is_read_from_a_flag():
+    wanted = {**dict.fromkeys(("none", "None", "null")), "0.7": 0.7, "1": 1.0, "-1e-3": -0.001, "Spread": "spread"}
+    found = {text: parse(f"--vade_success_threshold={text}").vade_success_threshold for text in wanted}
+    assert found == wanted
+    assert type(found["1"]) is float
 
 
 def test_a_flag_goes_before_the_value_of_the_recipe(tmp_path):
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text("vade_success_threshold: null\nvade_sampler: greedy\n", encoding="utf-8")
-    config = parse("--config", str(recipe), "--vade_success_threshold", "0.9", "--vade_sampler", "uniform")
-    assert config.vade_success_threshold == 0.9
-    assert config.vade_sampler == "uniform"
+    config = parse("--config", str(recipe), "--vade_success_threshold", "0.9")
+    assert (config.vade_success_threshold, config.vade_sampler) == (0.9, "greedy")
 
 
 # --------------------------------------------------------------------------------------------- a plain GRPOConfig
 
 
-def test_a_plain_config_gets_the_defaults_and_is_otherwise_as_it_was(make_args):
-    plain = make_args(GRPOConfig)
-    before = dict(vars(plain))
-    ours = with_vade_defaults(plain)
-    assert ours is plain
-    assert type(ours) is GRPOConfig
-    assert (ours.vade_sampler, ours.vade_max_refills, ours.vade_success_threshold) == (None, 10, "auto")
-    assert setting(ours, "decay_sampled") == 0.2
-    assert {name: value for name, value in vars(ours).items() if not name.startswith("vade_")} == before
+@dataclass
+class MyConfig(GRPOConfig):
+    my_field: str = "mine"
+    vade_max_refills: int = 7
 
 
-def test_a_users_own_config_class_keeps_its_class_and_its_fields(make_args):
-    @dataclass
-    class MyConfig(GRPOConfig):
-        my_field: str = "mine"
-
-    ours = with_vade_defaults(make_args(MyConfig, my_field="theirs"))
-    assert type(ours) is MyConfig
-    assert ours.my_field == "theirs"
-    assert setting(ours, "sampler") == "thompson"
-
-
-def test_a_users_own_config_class_may_bring_some_of_the_fields(make_args):
-    @dataclass
-    class MyConfig(GRPOConfig):
-        vade_sampler: str = "uniform"
-
-    ours = with_vade_defaults(make_args(MyConfig, shuffle_dataset=False))
-    assert ours.vade_sampler == "uniform"
-    assert setting(ours, "decay_unsampled") == 0.999
+@pytest.mark.parametrize("kind", [GRPOConfig, MyConfig])
+def test_another_config_gets_the_defaults_and_is_otherwise_as_it_was(make_args, kind):
+    args = make_args(kind)
+    before = dict(vars(args))
+    ours = with_vade_defaults(args)
+    assert ours is args
+    assert type(ours) is kind
+    assert vars(ours) == VADE_DEFAULTS | before
+    assert (setting(ours, "sampler"), setting(ours, "decay_sampled")) == ("thompson", 0.2)
 
 
 def test_a_field_that_was_set_later_is_looked_at_too(make_args):

@@ -1,14 +1,13 @@
 """Each completion has its row's values to itself, as in stock TRL, whose loader decodes the row once for each."""
 
-import datasets
 import numpy as np
 import pytest
-from PIL import Image, ImageDraw
 
 from tests.support.agents import Board, board_rows
 from tests.support.as_stock import Situation, assert_as_stock, play
 from tests.support.marks import slow_but
 from tests.support.rows import text_of
+from tests.support.situations.vision import one_image
 
 
 def scores(completions, numbers):
@@ -53,15 +52,6 @@ def with_judge(side):
     return {"reward_funcs": judge}
 
 
-def with_consumed_list(side):
-    def consume(completions, board, **columns):
-        taken = [entries.pop(0) for entries in board]
-        side.seen.append([len(entries) + 1 for entries in board])
-        return scores(completions, taken)
-
-    return {"reward_funcs": consume}
-
-
 def with_drawing(draw):
     """A reward that draws into the picture and counts the marks that it finds there."""
 
@@ -78,27 +68,8 @@ def with_drawing(draw):
     return given
 
 
-def through_load(image, number):
+def by_load(image, number):
     image.load()[number, 0] = (1, 2, 3)
-
-
-DRAWINGS = {
-    "ImageDraw": lambda image, number: ImageDraw.Draw(image).point((number, 0), (1, 2, 3)),
-    "putpixel": lambda image, number: image.putpixel((number, 0), (1, 2, 3)),
-    "load": through_load,
-    "paste": lambda image, number: image.paste((1, 2, 3), (number, 0, number + 1, 1)),
-}
-
-
-def rows_with_one_image():
-    rows = [
-        {
-            "prompt": [{"role": "user", "content": f"What is {i}?"}],
-            "image": Image.fromarray(np.full((56, 56, 3), 20 * i, dtype=np.uint8)),
-        }
-        for i in range(12)
-    ]
-    return datasets.Dataset.from_list(rows).cast_column("image", datasets.Image())
 
 
 SITUATIONS = {  # with the number that each completion sees if its values are its own
@@ -108,11 +79,8 @@ SITUATIONS = {  # with the number that each completion sees if its values are it
     ),
     "a rollout function appends to the prompts": (Situation({}, with_second_turn), 2),
     "a judge appends to the prompts": (Situation({}, with_judge), 2),
-    "a reward takes from a list": (Situation({}, with_consumed_list, board_rows), 4),
-} | {
-    f"a reward draws by {name}": (Situation({}, with_drawing(draw), rows_with_one_image, "vision_model_path"), 1)
-    for name, draw in DRAWINGS.items()
-}  # fmt: skip
+    "a reward draws by load": (Situation({}, with_drawing(by_load), one_image, "vision_model_path"), 1),
+}
 QUICK = ["an environment keeps the row's list", "a reward draws by load"]
 
 

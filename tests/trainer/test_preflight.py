@@ -1,12 +1,13 @@
-"""What cannot work is refused before a model is loaded, with the way out."""
+"""What cannot work is refused before a model is loaded, or left to TRL where nobody asked for a choice."""
 
 import importlib.util
 from functools import partial
 
 import pytest
-from datasets import ClassLabel
+from datasets import ClassLabel, DatasetDict, IterableDatasetDict
 from trl import GRPOConfig
 
+from tests.support.agents import agent_tokenizer, board_rows
 from tests.support.own_samplers import OWN
 from tests.support.refusals import refused
 from tests.support.rows import numbered_rows, picture
@@ -18,72 +19,112 @@ from trl_vade.trainer.preflight import check_stratify_by, look_over
 from trl_vade.trainer.presets import setting
 
 
-def make_trainer(*arguments, **named):
-    return VADEGRPOTrainer("no/such-model: refused before it is looked up", *arguments, **named)
-
-
 class InOrder(VADEGRPOTrainer):
     def _get_train_sampler(self, dataset=None):
         return range(24)
 
 
-UNCHOSEN = {
-    "stream": ({}, lambda rows: rows.to_iterable_dataset(), "IterableDataset"),
-    "few": ({}, lambda rows: rows.select(range(3)), "3 rows"),
-    "ordered": ({"shuffle_dataset": False}, lambda rows: rows, "shuffle_dataset=False"),
-    **{
-        name: ({"accelerator_config": {name: True}}, lambda rows: rows, f"accelerator_config.{name}=True")
-        for name in ("dispatch_batches", "split_batches")
-    },
-    "own": ({}, lambda rows: rows, "InOrder._get_train_sampler"),
+class OwnLoader(VADEGRPOTrainer):
+    def get_train_dataloader(self):
+        return super().get_train_dataloader()
+
+
+STREAMS = {  # what is no `datasets.Dataset`, and is named by its type
+    "IterableDataset": lambda rows: rows.to_iterable_dataset(),
+    "NoneType": lambda rows: None,
+    "DatasetDict": lambda rows: DatasetDict({"train": rows}),
+    "IterableDatasetDict": lambda rows: IterableDatasetDict({"train": rows.to_iterable_dataset()}),
+    "list": list,
+}
+BY_SETTINGS = {
+    "shuffle_dataset=False": {"shuffle_dataset": False},
+    "accelerator_config.dispatch_batches=True": {"accelerator_config": {"dispatch_batches": True}},
+    "accelerator_config.split_batches=True": {"accelerator_config": {"split_batches": True}},
+}
+UNCHOSEN = {  # by the reason that is said: settings, rows, trainer
+    **{reason: ({}, rows_of, VADEGRPOTrainer) for reason, rows_of in STREAMS.items()},
+    "3 rows": ({}, lambda rows: rows.select(range(3)), VADEGRPOTrainer),
+    **{reason: (settings, lambda rows: rows, VADEGRPOTrainer) for reason, settings in BY_SETTINGS.items()},
+    "InOrder._get_train_sampler": ({}, lambda rows: rows, InOrder),
+    "OwnLoader.get_train_dataloader": ({}, lambda rows: rows, OwnLoader),
 }
 
 
-@pytest.mark.parametrize("name", UNCHOSEN)
+@pytest.mark.parametrize("reason", UNCHOSEN)
 @pytest.mark.parametrize("config", [VADEGRPOConfig, GRPOConfig])
 def test_where_no_sampler_can_choose_the_default_is_uniform_with_one_line_and_a_choice_asked_for_is_refused(
-    text_rows, make_args, caplog, name, config
+    text_rows, make_args, caplog, reason, config
 ):
-    settings, rows_of, reason = UNCHOSEN[name]
-    kind = InOrder if name == "own" else VADEGRPOTrainer
-    args, rows = make_args(config, **settings), rows_of(text_rows)
-    given = {"model": "no/model", "reward_funcs": says_a_digit, "args": args, "train_dataset": rows}
+    settings, rows_of, kind = UNCHOSEN[reason]
+    args = make_args(config, **settings)
+    given = {"model": "no/model", "reward_funcs": says_a_digit, "args": args, "train_dataset": rows_of(text_rows)}
     assert not look_over(given, kind)
     assert (setting(args, "sampler"), caplog.text.count("This run is plain GRPO")) == ("uniform", 1)
     assert reason in caplog.text
-    if not settings and name != "own":  # the next trainer with these settings chooses
-        assert look_over(given | {"train_dataset": text_rows}, kind)
+    if not settings:  # the next trainer with these settings chooses
+        assert look_over(given | {"train_dataset": text_rows}, VADEGRPOTrainer)
     for sampler in ("thompson", "greedy", OWN):
         with refused(ConfigurationError, [f"vade_sampler={sampler!r}", reason], ["vade_sampler='uniform'"]):
             look_over(given | {"args": make_args(vade_sampler=sampler, **settings)}, kind)
+    for name, value in (("vade_dynamic_sampling", True), ("vade_stratify_by", "limit")):  # they need a posterior
+        with refused(ConfigurationError, [name]):
+            look_over(given | {"args": make_args(**{name: value}, **settings)}, kind)
 
 
-@pytest.mark.parametrize("changes", [{"vade_dynamic_sampling": True}, {"vade_stratify_by": "limit"}], ids=str)
-def test_what_needs_a_posterior_is_refused_where_no_sampler_can_choose(text_rows, make_args, changes):
-    with refused(ConfigurationError, [*changes]):
-        make_trainer(says_a_digit, make_args(**changes), text_rows.to_iterable_dataset())
+@pytest.mark.parametrize(
+    ("rows", "error"), [(None, ValueError), ([{"prompt": "say"}], TypeError)], ids=["none", "list"]
+)
+def test_otherwise_the_stock_trainer_says_what_it_needs(text_model_path, make_args, rows, error):
+    with pytest.raises(error, match="`train_dataset`"):
+        VADEGRPOTrainer(text_model_path, says_a_digit, make_args(), rows)
+
+
+class Game:
+    def reset(self, **row):
+        return "say a digit"
+
+    def get_reward(self):
+        return 1.0
+
+
+def test_an_environment_that_owns_its_data_trains_and_tasks_that_share_a_prompt_are_rows_of_their_own(
+    agent_model_path, make_args, tmp_path, caplog
+):
+    agent = {"processing_class": agent_tokenizer(agent_model_path), "environment_factory": Game}
+    trainer = VADEGRPOTrainer(agent_model_path, None, make_args(max_steps=1), **agent)
+    trainer.train()
+    assert (trainer.selection, trainer.state.global_step) == (None, 1)
+    tasks = board_rows(12).map(lambda row: {"prompt": [{"role": "user", "content": "say 1"}]})
+    trainer = VADEGRPOTrainer(agent_model_path, None, make_args(output_dir=str(tmp_path / "rows")), tasks, **agent)
+    assert "equal an earlier row" not in caplog.text
+    assert trainer.selection.sample_keys[1] == 0
+
+
+def make_trainer(*arguments, **named):
+    return VADEGRPOTrainer("no/such-model: refused before it is looked up", *arguments, **named)
 
 
 @pytest.mark.parametrize(
     "reward", [accuracy_reward, [accuracy_reward], partial(relaxed_accuracy_reward)], ids=["one", "list", "partial"]
 )
-def test_expressions_without_math_verify_are_refused_before_a_model_is_loaded(make_args, monkeypatch, reward):
+def test_expressions_without_math_verify_are_refused(make_args, monkeypatch, reward):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     rows = numbered_rows(8).map(lambda row, i: {"answer": "2x+1" if i == 5 else "7"}, with_indices=True)
     with refused(ConfigurationError, ["math-verify", "row 5", "'2x+1'"], ["trl-vade[rewards]", "drop"]):
         make_trainer(reward, make_args(), rows)
 
 
-def reset_and_answer():
-    return None
-
-
 @pytest.mark.parametrize("name", ["tools", "environment_factory", "rollout_func"])
 def test_dynamic_sampling_is_refused_where_a_batch_cannot_be_put_together_again(text_rows, make_args, name):
-    args = make_args(vade_dynamic_sampling=True)
-    value = [reset_and_answer] if name == "tools" else reset_and_answer
+    value = [says_a_digit] if name == "tools" else Game
     with refused(ConfigurationError, ["vade_dynamic_sampling=True", name], ["vade_dynamic_sampling=False"]):
-        make_trainer(says_a_digit, args, text_rows, **{name: value})
+        make_trainer(says_a_digit, make_args(vade_dynamic_sampling=True), text_rows, **{name: value})
+
+
+@pytest.mark.parametrize("path", ["no_such_module:Mine", "tests.support.own_samplers:Mine"])
+def test_a_wrong_path_of_a_sampler_is_refused(text_rows, make_args, path):
+    with refused(ConfigurationError, [f"vade_sampler={path!r}"], ["thompson", "greedy", "uniform"]):
+        make_trainer(says_a_digit, make_args(vade_sampler=path), text_rows)
 
 
 # ----------------------------------------------------------------------------------------------------------- strata
@@ -102,27 +143,26 @@ NO_STRATA = {
 }
 
 
-@pytest.mark.parametrize("name", NO_STRATA)
-def test_a_column_that_gives_no_strata_is_refused(text_rows, make_args, name):
-    rows = text_rows if NO_STRATA[name] is None else text_rows.add_column("task", NO_STRATA[name])
-    with refused(ConfigurationError, ["vade_stratify_by='task'"]):
-        make_trainer(says_a_digit, make_args(vade_stratify_by="task"), rows)
-
-
-def test_a_column_of_images_is_refused_without_a_look_at_them(make_args, decoded_images):
-    rows = numbered_rows(8, photo=picture)
-    with refused(ConfigurationError, ["vade_stratify_by='photo'", "Image"]):
-        make_trainer(says_a_digit, make_args(vade_stratify_by="photo"), rows)
+def test_a_column_that_gives_no_strata_is_refused_and_images_are_not_decoded_for_it(
+    text_rows, make_args, decoded_images
+):
+    tables = {name: text_rows.add_column("task", each) if each else text_rows for name, each in NO_STRATA.items()}
+    accepted = []
+    for name, rows in (tables | {"images": numbered_rows(8, task=picture)}).items():
+        try:
+            check_stratify_by(make_args(vade_stratify_by="task"), rows)
+        except ConfigurationError as error:
+            if "vade_stratify_by='task'" in str(error):
+                continue
+        accepted.append(name)
+    assert accepted == []
     assert decoded_images == []
 
 
-@pytest.mark.parametrize(
-    "labels", [[i % 12 for i in range(24)], [True, False] * 12, ["a", "b"] * 12, "class"], ids=str
-)
 @pytest.mark.parametrize("form", [None, "numpy", "torch"])
-def test_whole_numbers_texts_and_classes_are_strata_in_any_format(text_rows, make_args, labels, form):
+def test_whole_numbers_texts_and_classes_are_strata_in_any_format(text_rows, make_args, form):
     """More strata than groups of a batch are no fault: they take turns."""
-    rows = text_rows.add_column("task", [0, 1] * 12 if labels == "class" else labels)
-    if labels == "class":
-        rows = rows.cast_column("task", ClassLabel(names=["algebra", "logic"]))
-    check_stratify_by(make_args(vade_stratify_by="task"), rows.with_format(form))
+    classes = text_rows.add_column("task", [0, 1] * 12).cast_column("task", ClassLabel(names=["algebra", "logic"]))
+    columns = ([i % 12 for i in range(24)], [True, False] * 12, ["a", "b"] * 12)
+    for rows in (classes, *(text_rows.add_column("task", labels) for labels in columns)):
+        check_stratify_by(make_args(vade_stratify_by="task"), rows.with_format(form))

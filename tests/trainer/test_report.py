@@ -9,8 +9,7 @@ import pytest
 from datasets import ClassLabel
 from transformers import TrainerCallback
 
-from tests.support.commands import run
-from tests.support.runs import StopAfter, assert_equal_weights, says_a_digit, train, weights
+from tests.support.runs import StopAfter, says_a_digit, train
 from trl_vade import VADEGRPOTrainer, VADEReportCallback
 from trl_vade.selection.report.record import ROWS_FILE, RUN_FILE
 from trl_vade.selection.report.writing import PAGE_FILE, REPORT_FILE, SUMMARY_FILE
@@ -41,19 +40,6 @@ def test_a_run_leaves_its_summary_its_picture_and_its_page_by_itself(text_model_
     page = (Path(args.output_dir) / PAGE_FILE).read_text()
     for text in (rows["rows"][str(rows["hardest"][0])]["question"], "learning_rate", "image/svg"):
         assert text in page
-
-
-def test_a_run_that_called_nothing_but_train_can_be_reported_later(text_model_path, text_rows, reporting):
-    args = reporting(save_strategy="steps", save_steps=2)
-    train(text_model_path, text_rows, args)
-    left = kept(args, SUMMARY_FILE)
-    (Path(args.output_dir) / REPORT_FILE).unlink()
-    result = run("report", args.output_dir)
-    assert result.exit_code == 0, result.output
-    assert (Path(args.output_dir) / REPORT_FILE).exists()
-    again = kept(args, SUMMARY_FILE)
-    for name in left.keys() - {"seconds"}:  # of the last save, which is a moment earlier
-        assert again[name] == left[name]
 
 
 def test_the_tasks_of_the_rows_are_kept_by_their_names(text_model_path, text_rows, reporting, monkeypatch):
@@ -102,19 +88,6 @@ def test_a_resumed_run_has_a_report_of_all_of_it_with_its_rows(text_model_path, 
     VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows).train(resume_from_checkpoint=True)
     assert (kept(args, SUMMARY_FILE)["steps"], kept(args, SUMMARY_FILE)["generation_batches"]) == (2, 2)
     assert kept(args, ROWS_FILE) == kept(whole, ROWS_FILE)
-
-
-def test_what_a_report_notes_changes_nothing_of_the_run(text_model_path, text_rows, make_args, tmp_path):
-    times, runs = ("runtime", "seconds", "per_second", "step_time"), []
-    for report in (False, True):
-        place = {"output_dir": str(tmp_path / str(report)), "save_strategy": "steps", "save_steps": 2}
-        runs.append(train(text_model_path, text_rows, make_args(**place), report=report))
-    off, on = (
-        [{name: x for name, x in entry.items() if not any(word in name for word in times)} for entry in history]
-        for history in (run.state.log_history for run in runs)
-    )
-    assert off == on
-    assert_equal_weights(weights(runs[0]), weights(runs[1]))
 
 
 def test_a_run_without_a_selection_leaves_no_report(text_model_path, text_rows, reporting):

@@ -56,14 +56,6 @@ def test_a_run_says_what_it_was_asked_and_what_it_has_done(trained):
     assert {name: facts["recipe"][name] for name in recipe} == recipe
 
 
-def test_a_folder_of_this_machine_is_no_base_model_and_no_data_set(facts_of, tmp_path, monkeypatch):
-    (tmp_path / "data" / "rows").mkdir(parents=True)
-    monkeypatch.chdir(tmp_path)
-    facts = facts_of(dataset="data/rows")
-    assert facts["base_model"] is facts["model_repo"] is facts["dataset"] is facts["dataset_revision"] is None
-    assert str(tmp_path) not in json.dumps(facts)
-
-
 @pytest.mark.parametrize(
     ("name", "found"),
     [
@@ -92,13 +84,6 @@ def test_a_run_without_a_posterior_has_no_facts_of_one(facts_of):
     assert facts["rewards"] == ["always_half", "says_a_digit"]
     assert facts["model_repo"] is facts["recipe"]["max_steps"] is None  # not known before training begins
     assert not facts.keys() & {"generation_batches", "num_samples", "success_reward", "decay_sampled"}
-
-
-def test_a_warm_start_is_named_by_its_repository_and_never_by_a_folder_of_this_machine(trained, tmp_path, monkeypatch):
-    for source, shown in ((str(tmp_path), "a local posterior"), ("you/rates@step-000100", "you/rates@step-000100")):
-        monkeypatch.setattr(trained.args, "vade_posterior_init", source)
-        facts = card_facts(trained)
-        assert (facts["posterior_init"], facts["warm_start_discount"]) == (shown, 0.2)
 
 
 def test_a_posterior_tells_the_facts_of_its_run_and_no_path_of_this_machine(trained, tmp_path, monkeypatch):

@@ -4,97 +4,81 @@ from types import SimpleNamespace
 
 import pytest
 from transformers.trainer_utils import HPSearchBackend
-from trl import GRPOConfig, GRPOTrainer
+from trl import GRPOTrainer
 
-from tests.support.marks import slow_but
+from tests.support.marks import slow, slow_but
 from tests.support.refusals import refused
 from tests.support.runs import assert_equal_weights, says_a_digit, weights
-from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.errors import ConfigurationError
 from trl_vade.selection.log import SelectionLog
 
 
-class Asked:
-    """`says_a_digit`, and the ids of the rows that it was asked about, of each generation batch."""
-
-    __name__ = "says_a_digit"
-
-    def __init__(self):
-        self.batches = []
-
-    def __call__(self, completions, limit, id, **kwargs):
-        self.batches.append(id[::4])
-        return says_a_digit(completions, limit)
-
-    @property
-    def rows(self):
-        return {int(name.removeprefix("row-")) for batch in self.batches for name in batch}
-
-
 @pytest.fixture
-def begin(text_model_path, text_rows, make_args):
-    """A function that returns a trainer on 24 rows, and the rows that it is asked about."""
+def begin(made):
+    """A function that returns a trainer on 24 rows, and the ids that it is asked about in each generation batch."""
 
-    def make(sampler="thompson", **changes):
-        asked, stock = Asked(), sampler == "stock"
-        args = make_args(GRPOConfig) if stock else make_args(VADEGRPOConfig, vade_sampler=sampler, **changes)
-        return (GRPOTrainer if stock else VADEGRPOTrainer)(text_model_path, asked, args, text_rows), asked
+    def make(sampler="thompson", **settings):
+        asked = []
+
+        def noting(completions, limit, id, **columns):
+            asked.append(id[::4])
+            return says_a_digit(completions, limit)
+
+        kind = {"trainer_class": GRPOTrainer} if sampler == "stock" else {"vade_sampler": sampler}
+        return made(noting, **kind | settings), asked
 
     return make
 
 
-def counts(trainer):
-    posterior = trainer.selection.sampler.posterior
-    return posterior.alpha.tolist(), posterior.beta.tolist(), posterior.visits.tolist()
+def replace_rows(trainer, text_rows):
+    for rows in (range(12, 24), range(4, 16), range(4, 16)):
+        trainer.train_dataset = text_rows.select(rows)
+        trainer.train()
+
+
+def train_twice(trainer, text_rows):
+    for steps in (4, 8):
+        trainer.args.max_steps = steps
+        trainer.train()
+
+
+@pytest.mark.parametrize("play", [slow(replace_rows), train_twice])
+def test_with_uniform_further_trainings_and_replaced_rows_are_as_in_stock(begin, text_rows, play):
+    found = []
+    for sampler in ("stock", "uniform"):
+        trainer, asked = begin(sampler)
+        play(trainer, text_rows)
+        found.append((asked, weights(trainer)))
+    assert found[0][0] == found[1][0]
+    assert_equal_weights(found[0][1], found[1][1])
 
 
 # --------------------------------------------------------------------------------------------------- other rows
 
 
-@pytest.mark.slow
-def test_uniform_takes_replaced_rows_as_the_stock_trainer_does(begin, text_rows):
-    runs = []
-    for sampler in ("stock", "uniform"):
-        trainer, asked = begin(sampler)
-        for rows in (range(12, 24), range(4, 16), range(4, 16)):
-            trainer.train_dataset = text_rows.select(rows)
-            trainer.train()
-        runs.append((asked.batches, weights(trainer)))
-    assert runs[0][0] == runs[1][0]
-    assert_equal_weights(runs[0][1], runs[1][1])
-
-
-def test_replaced_rows_begin_with_a_new_posterior(begin, text_rows):
-    trainer, _ = begin()
-    trainer.train()
-    trainer.train_dataset = text_rows.select(range(8, 24))
-    trainer.args.max_steps = 1
-    trainer.train()
-    assert (trainer.selection.sampler.posterior.num_samples, trainer.selection.sampler.posterior.step) == (16, 1)
-
-
 def test_replaced_rows_are_looked_at_as_those_of_the_beginning(begin, text_rows):
     trainer, _ = begin(vade_stratify_by="limit")
-    trainer.train_dataset = text_rows.select(range(3))
-    with refused(ConfigurationError, ["train_dataset", "3 rows"], ["per_device_train_batch_size"]):
-        trainer.train()
-    trainer.train_dataset = text_rows.to_iterable_dataset()
-    with refused(ConfigurationError, ["train_dataset", "IterableDataset"], ["VADEGRPOTrainer"]):
-        trainer.train()
-    trainer.train_dataset = text_rows.remove_columns("limit")
-    with refused(ConfigurationError, ["vade_stratify_by='limit'"], ["None"]):
-        trainer.train()
+    for rows, words in (
+        (text_rows.select(range(3)), ["train_dataset", "3 rows"]),
+        (text_rows.to_iterable_dataset(), ["train_dataset", "IterableDataset"]),
+        (text_rows.remove_columns("limit"), ["vade_stratify_by='limit'"]),
+    ):
+        trainer.train_dataset = rows
+        with refused(ConfigurationError, words):
+            trainer.train()
 
 
 def test_replaced_rows_are_trained_on_and_those_that_are_too_long_are_dropped(begin, text_rows):
     trainer, asked = begin(vade_max_prompt_length=40)
+    trainer.train()
+    asked.clear()
     long = [{"role": "user", "content": "say a digit " * 30}]
     trainer.train_dataset = text_rows.map(
         lambda row, number: {"prompt": long if number < 8 else row["prompt"]}, with_indices=True
     )
     trainer.train()
-    assert len(trainer.train_dataset) == 16
-    assert not asked.rows & set(range(8))
+    assert (trainer.selection.sampler.posterior.num_samples, trainer.selection.sampler.posterior.step) == (16, 6)
+    assert not {name for batch in asked for name in batch} & {f"row-{number}" for number in range(8)}
 
 
 def test_a_resume_on_replaced_rows_is_a_mismatch(begin, text_rows):
@@ -108,18 +92,6 @@ def test_a_resume_on_replaced_rows_is_a_mismatch(begin, text_rows):
 # ------------------------------------------------------------------------------------------------- another train()
 
 
-def test_two_trainings_in_a_row_are_those_of_the_stock_trainer(begin):
-    runs = []
-    for sampler in ("stock", "uniform"):
-        trainer, asked = begin(sampler)
-        for steps in (4, 8):
-            trainer.args.max_steps = steps
-            trainer.train()
-        runs.append((asked.batches, weights(trainer)))
-    assert runs[0][0] == runs[1][0]
-    assert_equal_weights(runs[0][1], runs[1][1])
-
-
 def test_another_training_on_the_same_rows_begins_anew_and_keeps_the_log_of_the_first(begin):
     trainer, asked = begin()
     trainer.train()
@@ -127,7 +99,7 @@ def test_another_training_on_the_same_rows_begins_anew_and_keeps_the_log_of_the_
     first = log.read()
     trainer.args.max_steps = 2
     trainer.train()
-    assert asked.batches[6] == asked.batches[0]  # nothing is known, so the first draw is the same one
+    assert asked[6] == asked[0]  # nothing is known, so the first draw is the same one
     assert trainer.selection.sampler.posterior.step == 2
     assert trainer.selection.feedback.rollouts == 2 * 16
     assert [line["step"] for line in log.read()] == [1, 2]
@@ -161,7 +133,7 @@ def try_seeds(begin, monkeypatch):
         for number, seed in enumerate(seeds):
             trainer.train(trial=SimpleNamespace(number=number, params={"seed": seed}))
             ends.append(weights(trainer))
-        return trainer, asked.batches, ends
+        return trainer, asked, ends
 
     return run
 

@@ -2,16 +2,16 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import trl
 from transformers import Trainer
 from trl import GRPOTrainer
 
-from tests.docs.pages import ROOT
-from tests.support.refusals import refused, says
-from tests.support.runs import assert_equal_weights, assert_same_end, says_a_digit, train, weights
-from trl_vade import VADEGRPOTrainer
+from tests.support.marks import slow
+from tests.support.refusals import refused
+from tests.support.runs import assert_equal_weights, assert_same_end, weights
 from trl_vade.errors import LibraryError
 from trl_vade.trainer.seams import SEAMS, lacking
 
@@ -36,20 +36,18 @@ def test_the_installed_libraries_have_what_each_feature_needs():
     ],
 )
 def test_a_trl_without_what_was_asked_for_is_refused_before_a_model_is_loaded(
-    text_rows, make_args, monkeypatch, owner, method, settings
+    made, monkeypatch, owner, method, settings
 ):
     monkeypatch.setattr(owner, method, lambda self, other: None)
     with refused(LibraryError, [trl.__version__, f"{owner.__name__}.{method}"], ["trl>=1.15"]):
-        VADEGRPOTrainer("no/such-model", says_a_digit, make_args(**settings), text_rows)
+        made(model="no/such-model", **settings)
 
 
-def test_a_feature_that_nobody_asked_for_is_off_with_one_sentence(
-    text_model_path, text_rows, make_args, monkeypatch, caplog
-):
-    expected = weights(train(text_model_path, text_rows, make_args(vade_down_sampling="none", max_steps=2)))
+def test_a_feature_that_nobody_asked_for_is_off_with_one_sentence(run, monkeypatch, caplog):
+    expected = weights(run(vade_down_sampling="none", max_steps=2))
     monkeypatch.setattr(GRPOTrainer, "get_high_entropy_mask", lambda self: None)
     lacking.cache_clear()
-    trainer = train(text_model_path, text_rows, make_args(max_steps=2))
+    trainer = run(max_steps=2)
     assert caplog.text.count("so vade_down_sampling is off") == 1
     assert trainer._batch.thinning.mode == "none"
     assert_equal_weights(weights(trainer), expected)
@@ -71,55 +69,43 @@ def longer_output(monkeypatch):
     monkeypatch.setattr(GRPOTrainer, "_generate_and_score_completions", without)
 
 
-def test_an_output_of_another_length_is_scored_when_trl_does_it(
-    text_model_path, text_rows, make_args, monkeypatch, caplog
-):
+def test_an_output_of_another_length_is_scored_when_trl_does_it(run, monkeypatch, caplog):
     settings = {"max_steps": 3, "num_iterations": 2}
-    folder = make_args().output_dir
-    known = train(text_model_path, text_rows, make_args(output_dir=f"{folder}-known", **settings))
+    known = run(**settings)
     longer_output(monkeypatch)
-    more = train(text_model_path, text_rows, make_args(output_dir=f"{folder}-more", **settings))
-    assert_equal_weights(weights(known), weights(more))
+    assert_equal_weights(weights(known), weights(run(**settings)))
     assert caplog.text.count("returns 9 values from GRPOTrainer._generate") == 1
-    trainer = VADEGRPOTrainer(text_model_path, says_a_digit, make_args(vade_dynamic_sampling=True), text_rows)
     with refused(LibraryError, ["returns 9 values", "vade_dynamic_sampling"]):
-        trainer.train()
+        run(vade_dynamic_sampling=True)
 
 
-@pytest.mark.parametrize(
-    ("method", "feature"),
-    [("_generate_single_turn", "vade_images_once"), ("_get_per_token_logps_and_entropies", "vade_down_sampling")],
-)
-def test_a_method_that_is_gone_switches_its_feature_off_and_the_package_loads(method, feature):
-    code = (
-        f"from trl import GRPOTrainer; del GRPOTrainer.{method}\n"
-        "import trl_vade; trl_vade.VADEGRPOTrainer\n"
-        f"from trl_vade.trainer.seams import lacking; print(lacking({feature!r}), '|', lacking(''))"
-    )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
-    assert ran.returncode == 0, ran.stderr[-2000:]
-    assert f"GRPOTrainer.{method}" in ran.stdout.partition("|")[0]
-    assert not ran.stdout.partition("|")[2].strip()
-
-
-@pytest.mark.slow
-def test_a_name_that_trl_no_longer_has_is_named_with_its_version():
-    code = (
-        "import trl.trainer.grpo_trainer, trl.trainer.utils as utils; del utils.split_pixel_values_by_grid\n"
-        "import trl_vade\n"
-        "try:\n    trl_vade.VADEGRPOTrainer\nexcept trl_vade.LibraryError as error:\n    print(error)"
-    )
-    message = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True).stdout
-    assert all(says(message, word) for word in (trl.__version__, "'split_pixel_values_by_grid'", "trl>=1.15")), message
-
-
-def test_a_run_with_a_users_functions_around_the_methods_is_the_run_without(
-    text_model_path, text_rows, make_args, tmp_path, monkeypatch
-):
+def test_a_run_with_a_users_functions_around_the_methods_is_the_run_without(run, monkeypatch):
     settings = {"max_steps": 2, "vade_dynamic_sampling": True}
-    plain, around = (make_args(output_dir=str(tmp_path / name), **settings) for name in ("plain", "around"))
-    expected = train(text_model_path, text_rows, plain)
+    expected = run(**settings)
     for method in ("_tokenize_prompts", "_generate", "_calculate_rewards", "_get_per_token_logps_and_entropies"):
         before = getattr(GRPOTrainer, method)
         monkeypatch.setattr(GRPOTrainer, method, lambda *given, before=before, **named: before(*given, **named))
-    assert_same_end(expected, train(text_model_path, text_rows, around))
+    assert_same_end(expected, run(**settings))
+
+
+@pytest.mark.parametrize(
+    ("gone", "words"),
+    [
+        ("GRPOTrainer._generate_single_turn", ["vade_images_once lacks", "GRPOTrainer._generate_single_turn"]),
+        slow("utils.split_pixel_values_by_grid", [trl.__version__, "'split_pixel_values_by_grid'", "trl>=1.15"]),
+    ],
+)
+def test_without_a_method_the_package_loads_and_without_another_name_it_says_what_to_install(gone, words):
+    code = (
+        f"from trl import GRPOTrainer; from trl.trainer import utils; del {gone}\n"
+        "import trl_vade\n"
+        "try:\n"
+        "    trl_vade.VADEGRPOTrainer\n"
+        "    from trl_vade.trainer.seams import lacking\n"
+        "    print('vade_images_once lacks', lacking('vade_images_once'), lacking(''))\n"
+        "except trl_vade.LibraryError as error:\n"
+        "    print(error)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[2])
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    assert all(word in ran.stdout for word in words), ran.stdout

@@ -1,11 +1,21 @@
-"""Settings -> sampler: every setting arrives, every kind is made, what does not fit is refused."""
+"""Settings -> sampler: every setting arrives, and a sampler of a user's own tells of itself.
+
+Resume with such a sampler: `test_battery.py`. A wrong path of one: `test_preflight.py`.
+"""
+
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-from tests.support.own_samplers import OWN
+from tests.support.own_samplers import OWN, WorstLast
+from tests.support.runs import train
+from trl_vade import load_posterior
+from trl_vade.data.row_views import prompt_texts
+from trl_vade.samplers.priors import prompt_words
 from trl_vade.samplers.problems import VariantRows
-from trl_vade.trainer.own_sampler import SAMPLERS
 from trl_vade.trainer.selection_choice import cooldown_steps, make_sampler
 
 
@@ -13,86 +23,59 @@ def settings_of(sampler):
     return sampler.state_dict()["settings"]
 
 
-def test_a_preset_arrives_with_the_cooldown_in_generation_batches(make_args):
-    made = settings_of(make_sampler(make_args(vade_preset="frontier"), 1000, num_groups=50))
-    assert made["gain"] == "asymmetric"
-    assert made["signal_aware_decay"] is True
-    assert made["cooldown"] == 4  # 0.2 of the 20 generation batches of an epoch
+def test_every_setting_of_the_thompson_sampler_arrives(make_args):
+    asked = {"decay_sampled": 0.3, "decay_unsampled": 0.9, "cooldown": 0.5, "information_gain": "symmetric"}
+    args = make_args(**{f"vade_{name}": value for name, value in asked.items()}, num_generations=8, seed=9)
+    sampler = make_sampler(args, 8, num_groups=2)
+    wanted = {"gain": "symmetric", "greedy": False, "cooldown": 2, "decay_sampled": 0.3, "decay_unsampled": 0.9}
+    wanted |= {"prior": "prompts", "even_rest": 4, "num_generations": 8, "signal_aware_decay": True}
+    assert settings_of(sampler).items() >= wanted.items()
+    assert sampler.state_dict()["seed"] == 9
+    strata = make_sampler(make_args(vade_stratify_by="source"), 8, num_groups=2, stratify=["x", "y", "y", "y"] * 2)
+    assert len(settings_of(strata)["stratify"]) == 64
 
 
-@pytest.mark.parametrize(
-    ("share", "num_samples", "num_groups", "steps"), [(0.2, 8524, 512, 3), (0, 9, 3, 0), (0.2, 8, 8, 0)]
-)
-def test_a_cooldown_is_a_share_of_an_epoch(share, num_samples, num_groups, steps):
-    assert cooldown_steps(share, num_samples, num_groups) == steps
+def test_a_cooldown_is_a_share_of_an_epoch(make_args):
+    cases = {(0.2, 8524, 512): 3, (0, 9, 3): 0, (0.2, 8, 8): 0, (0.2, 1000, 50): 4}
+    assert {case: cooldown_steps(*case) for case in cases} == cases
+    assert settings_of(make_sampler(make_args(vade_preset="frontier"), 1000, num_groups=50))["cooldown"] == 4
 
 
 def test_the_epoch_of_problems_counts_them_and_not_their_variants(make_args):
     kinds = ("original", *(f"hint-{number}" for number in range(1, 10)))
-    of, kind = np.repeat(np.arange(0, 400, 10), 10), np.tile(np.arange(10), 40)
-    pairs = make_args(vade_variants="of")
-    made = settings_of(make_sampler(pairs, 400, num_groups=4, variants=VariantRows(of, kind, kinds)))
-    assert made["cooldown"] == 10  # 0.5 of the 20 generation batches with two of the 40 problems each
-    rows = make_args(vade_variants="of", vade_variant_groups=0)
-    made = settings_of(make_sampler(rows, 400, num_groups=4, variants=VariantRows(of, kind, kinds)))
-    assert (made["cooldown"], made["prior"]) == (50, "prompts")
+    variants = VariantRows(np.repeat(np.arange(0, 400, 10), 10), np.tile(np.arange(10), 40), kinds)
+    of = {"num_groups": 4, "variants": variants}
+    pairs = settings_of(make_sampler(make_args(vade_variants="of"), 400, **of))
+    assert pairs["cooldown"] == 10  # 0.5 of the 20 generation batches with two of the 40 problems each
+    rows = settings_of(make_sampler(make_args(vade_variants="of", vade_variant_groups=0), 400, **of))
+    assert (rows["cooldown"], rows["prior"]) == (50, "prompts")
 
 
-def test_every_setting_of_the_thompson_sampler_arrives(make_args):
-    args = make_args(
-        vade_information_gain="asymmetric",
-        vade_decay_sampled=0.3,
-        vade_decay_unsampled=0.9,
-        vade_cooldown=0.5,
-        vade_stratify_by="source",
-        seed=9,
-    )
-    sampler = make_sampler(args, 8, num_groups=2, stratify=["x", "y", "y", "y"] * 2)
-    made = settings_of(sampler)
-    assert len(made.pop("stratify")) == 64
-    assert made == {
-        "gain": "asymmetric",
-        "greedy": False,
-        "cooldown": 2,
-        "prior": "prompts",
-        "even_rest": 4,
-        "num_generations": 4,
-        "decay_sampled": 0.3,
-        "decay_unsampled": 0.9,
-        "signal_aware_decay": True,
-    }
-    assert sampler.state_dict()["seed"] == 9
+def test_the_prompts_arrive_and_without_them_rows_differ_by_nothing_that_the_prior_knows(made, text_rows, make_args):
+    assert made().selection.sampler._words.tolist() == prompt_words(prompt_texts(text_rows)).tolist()
+    for prompts, rates in ((["a long question", "a short question"] * 20, [0.2, 0.8]), (None, [0.5, 0.5])):
+        sampler = make_sampler(make_args(), 40, num_groups=4, prompts=prompts)
+        sampler.observe(np.arange(36), np.tile([1, 7], 18), np.full(36, 8))
+        a, b = sampler.belief([36, 37])
+        assert (a / (a + b)).tolist() == pytest.approx(rates, abs=0.1)
 
 
-def test_rows_rest_by_even_draws_and_the_prompts_arrive(make_args):
-    prompts = ["a long question", "a short question"] * 20
-    sampler = make_sampler(make_args(num_generations=8), 40, num_groups=4, prompts=prompts)
-    made = settings_of(sampler)
-    assert (made["cooldown"], made["even_rest"], made["num_generations"], made["prior"]) == (5, 10, 8, "prompts")
-    sampler.observe(np.arange(36), np.tile([1, 7], 18), np.full(36, 8))
-    a, b = sampler.belief([36, 37])
-    assert (a / (a + b)).tolist() == pytest.approx([0.2, 0.8], abs=0.1)
+@pytest.mark.parametrize("sampler", [WorstLast(24), OWN], ids=["an object", "a path"])
+def test_its_path_stands_in_settings_posterior_and_summary(text_model_path, text_rows, make_args, sampler):
+    args = make_args(vade_sampler=sampler, max_steps=2, save_strategy="steps", save_steps=2)
+    trainer = train(text_model_path, text_rows, args, report=True)
+    assert "vade/failed_last" in trainer.state.log_history[0]
+    trainer.save_model()
+    folder = Path(args.output_dir)
+    saved = torch.load(folder / "training_args.bin", weights_only=False).vade_sampler
+    assert [saved, json.loads(args.to_json_string())["vade_sampler"], args.to_dict()["vade_sampler"]] == [OWN] * 3
+    assert OWN in str(args)
+    assert load_posterior(folder).metadata["sampler"] == OWN
+    assert json.loads((folder / "vade_summary.json").read_text())["sampler"] == trainer.selection.sampler.kind
 
 
-def test_without_prompts_rows_differ_by_nothing_that_the_prior_knows(make_args):
-    sampler = make_sampler(make_args(), 40, num_groups=4)
-    sampler.observe(np.arange(36), np.tile([1, 7], 18), np.full(36, 8))
-    a, b = sampler.belief([36, 37])
-    assert a.tolist() == pytest.approx(b.tolist(), abs=0.02)
-
-
-@pytest.mark.parametrize("kind", ["thompson", "greedy"])
-def test_a_stratified_sampler_takes_its_shares(make_args, kind):
-    args = make_args(vade_sampler=kind, vade_stratify_by="task")
-    sampler = make_sampler(args, 40, num_groups=4, stratify=["a", "b", "b", "b"] * 10)
-    for _ in range(5):
-        assert np.count_nonzero(sampler.draw(4).sample_index % 4 == 0) == 1
-
-
-@pytest.mark.parametrize("kind", [*SAMPLERS, OWN])
-def test_every_kind_is_made_and_draws_and_learns(make_args, kind):
-    sampler = make_sampler(make_args(vade_sampler=kind), 40, num_groups=4)
-    for _ in range(3):
-        rows = sampler.draw(4).sample_index
-        sampler.observe(rows, np.full(4, 3), np.full(4, 8))
-    assert sampler.posterior.step == 3
+def test_a_second_training_starts_with_the_object_as_it_was_given(run):
+    trainer = run(vade_sampler=WorstLast(24), max_steps=2)
+    first = trainer.selection.feedback.log.read()
+    trainer.train()
+    assert trainer.selection.feedback.log.read()[0]["sample_index"] == first[0]["sample_index"]

@@ -1,16 +1,17 @@
-"""`VADEGRPOTrainer` mixed with other trainers, and subclassed: what that changes counts, or is refused by name."""
+"""`VADEGRPOTrainer` mixed with other trainers, and subclassed: what that changes counts, or is refused by name.
+
+A sampler or a loader of the user's, and who is refused beside it: `test_preflight.py`.
+"""
 
 from dataclasses import dataclass
 
 import pytest
-from trl import GRPOConfig, GRPOTrainer
+from trl import GRPOTrainer
 from trl.experimental.gmpo import GMPOConfig, GMPOTrainer
 
 from tests.support.marks import slow
-from tests.support.refusals import refused
-from tests.support.runs import assert_equal_weights, says_a_digit, train, weights
+from tests.support.runs import assert_equal_weights, says_a_digit, weights
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
-from trl_vade.errors import ConfigurationError
 from trl_vade.trainer.method_owners import SEE_ROWS
 
 
@@ -27,19 +28,13 @@ class MixedConfig(GMPOConfig, VADEGRPOConfig):
     pass
 
 
-# ------------------------------------------------------------------------------------- other subclasses of GRPOTrainer
-
-
 @pytest.mark.parametrize("by_name", [True, slow(False)])
 @pytest.mark.parametrize("mixed", [VADEFirst, GMPOFirst])
-def test_mixed_with_gmpo_uniform_is_gmpo_and_thompson_chooses(text_model_path, text_rows, make_args, mixed, by_name):
-    ends, folders = [], iter("abc")
-    for kind, config, changes in (
-        (GMPOTrainer, GMPOConfig, {}),
-        (mixed, MixedConfig, {"vade_sampler": "uniform"}),
-        (mixed, MixedConfig, {}),
-    ):
-        folder = make_args().output_dir + next(folders)
+def test_mixed_with_gmpo_uniform_is_gmpo_and_thompson_chooses(
+    text_model_path, text_rows, make_args, tmp_path, mixed, by_name
+):
+    def end_of(kind, config, **changes):
+        folder = str(tmp_path / str(len(list(tmp_path.iterdir()))))
         args = make_args(config, max_steps=3, num_iterations=2, output_dir=folder, **changes)
         if by_name:
             named = {"model": text_model_path, "reward_funcs": says_a_digit, "args": args, "train_dataset": text_rows}
@@ -47,31 +42,27 @@ def test_mixed_with_gmpo_uniform_is_gmpo_and_thompson_chooses(text_model_path, t
         else:  # GMPOTrainer takes three arguments by their places
             trainer = kind(text_model_path, says_a_digit, args, train_dataset=text_rows)
         trainer.train()
-        ends.append(weights(trainer))
-    assert_equal_weights(ends[0], ends[1])
-    assert not all(ends[0][name].equal(ends[2][name]) for name in ends[0])
-    assert trainer.selection.sampler.posterior.step == 2
+        return trainer
+
+    gmpo, uniform = end_of(GMPOTrainer, GMPOConfig), end_of(mixed, MixedConfig, vade_sampler="uniform")
+    assert_equal_weights(weights(uniform), weights(gmpo))
+    chosen = end_of(mixed, MixedConfig)
+    assert not all(value.equal(weights(gmpo)[name]) for name, value in weights(chosen).items())
+    assert chosen.selection.sampler.posterior.step == 2
 
 
-def test_a_parent_with_an_argument_of_its_own_receives_it(text_model_path, text_rows, make_args):
-    class Own(GRPOTrainer):
-        def __init__(self, *arguments, pace, **named):
-            super().__init__(*arguments, **named)
-            self.pace = pace
-
-    class Mixed(VADEGRPOTrainer, Own):
-        pass
-
-    assert Mixed(text_model_path, says_a_digit, make_args(), text_rows, pace=3).pace == 3
+class Paced(GRPOTrainer):
+    def __init__(self, *arguments, pace, **named):
+        super().__init__(*arguments, **named)
+        self.pace = pace
 
 
-@pytest.mark.parametrize("arguments", [{"paces": 3}, {"model": "another"}])
-def test_arguments_that_no_parent_takes_are_refused_as_python_does(text_model_path, text_rows, make_args, arguments):
-    with refused(TypeError, [*arguments]):
-        VADEGRPOTrainer(text_model_path, says_a_digit, make_args(), text_rows, **arguments)
+class VADEPaced(VADEGRPOTrainer, Paced):
+    pass
 
 
-# ------------------------------------------------------------------------------------------- a sampler of the user's
+def test_a_parent_with_an_argument_of_its_own_receives_it(made):
+    assert made(trainer_class=VADEPaced, more={"pace": 3}).pace == 3
 
 
 def in_order(self, dataset=None):
@@ -84,104 +75,79 @@ class InOrder(VADEGRPOTrainer):
     _get_train_sampler = in_order
 
 
-class OwnLoader(VADEGRPOTrainer):
-    def get_train_dataloader(self):
-        return super().get_train_dataloader()
+class StockInOrder(GRPOTrainer):
+    _get_train_sampler = in_order
 
 
-@pytest.mark.parametrize("kind", [InOrder, OwnLoader])
-def test_an_own_sampler_or_loader_is_refused_by_name_before_a_model_is_loaded(text_rows, make_args, kind):
-    method = "_get_train_sampler" if kind is InOrder else "get_train_dataloader"
-    with refused(ConfigurationError, [f"{kind.__name__}.{method}", "'thompson'"], ["vade_sampler='uniform'"]):
-        kind("/no/model", says_a_digit, make_args(vade_sampler="thompson"), text_rows)
-
-
-def test_with_uniform_an_own_sampler_is_heard_as_in_stock(text_model_path, text_rows, make_args, caplog):
-    class StockInOrder(GRPOTrainer):
-        _get_train_sampler = in_order
-
-    runs = []
-    for kind, config, changes in (
-        (StockInOrder, GRPOConfig, {}),
-        (InOrder, VADEGRPOConfig, {"vade_sampler": "uniform"}),
-    ):
+def test_with_uniform_an_own_sampler_is_heard_as_in_stock(run, caplog):
+    def play(kind, **settings):
         asked = []
 
-        def noting(completions, limit, id, asked=asked, **kwargs):
+        def noting(completions, limit, id, **columns):
             asked.append(id[::4])
             return says_a_digit(completions, limit)
 
-        trainer = kind(text_model_path, noting, make_args(config, **changes), text_rows)
-        trainer.train()
-        runs.append((asked, weights(trainer)))
-    assert runs[0][0] == runs[1][0]
-    assert runs[1][0][0] == [f"row-{number}" for number in range(4)]
-    assert_equal_weights(runs[0][1], runs[1][1])
-    assert trainer.selection is None
+        return run(noting, trainer_class=kind, **settings), asked
+
+    (stock, of_stock), (ours, of_ours) = play(StockInOrder), play(InOrder, vade_sampler="uniform")
+    assert of_ours == of_stock
+    assert of_ours[0] == [f"row-{number}" for number in range(4)]
+    assert_equal_weights(weights(ours), weights(stock))
+    assert ours.selection is None
     assert "InOrder._get_train_sampler" in caplog.text
-
-
-def test_dynamic_sampling_is_refused_beside_an_own_sampler(text_rows, make_args):
-    with refused(ConfigurationError, ["vade_dynamic_sampling=True", "InOrder"], ["vade_dynamic_sampling=False"]):
-        InOrder("/no/model", says_a_digit, make_args(vade_sampler="uniform", vade_dynamic_sampling=True), text_rows)
 
 
 # ---------------------------------------------------------------------------------- subclasses that see the rows
 
 
-def _seeing(method):
-    """A subclass whose `method` notes the rows that it sees, and changes the training by all of them."""
+class Noting:
+    """What the subclasses below do with a batch: they note its rows, and change the training by all of them."""
 
-    class Seeing(VADEGRPOTrainer):
-        rows = ()
+    rows = ()
 
-        def note(self, batch):
-            self.rows = (*self.rows, len(batch["completion_ids"]))
-
-    def _prepare_inputs(self, generation_batch):
-        batch = super(Seeing, self)._prepare_inputs(generation_batch)
-        self.note(batch)
-        return batch | {"advantages": batch["advantages"] - 0.1}
-
-    def training_step(self, model, inputs, num_items_in_batch):
-        loss = super(Seeing, self).training_step(model, inputs, num_items_in_batch)
-        self.accelerator.backward(1e-2 * self.a_loss(model, self._prepare_inputs_again(inputs)))
-        return loss
-
-    def compute_loss(self, model, inputs, *positional, **named):
-        self.note(inputs)
-        loss = super(Seeing, self).compute_loss(model, inputs, *positional, **named)
-        return loss + 1e-2 * self.a_loss(model, inputs)
-
-    def _compute_loss(self, model, inputs):
-        self.note(inputs)
-        return super(Seeing, self)._compute_loss(model, inputs) + 1e-2 * self.a_loss(model, inputs)
-
-    def _get_per_token_logps_and_entropies(self, model, input_ids, *positional, **named):
-        self.rows = (*self.rows, len(input_ids))
-        return super(Seeing, self)._get_per_token_logps_and_entropies(model, input_ids, *positional, **named)
-
-    def a_loss(self, model, batch):
-        return model(batch["completion_ids"]).logits.square().mean()
-
-    def _prepare_inputs_again(self, inputs):
-        batch = self._buffered_inputs[(self._step - 1) % self.args.steps_per_generation]
-        self.note(batch)
+    def note(self, batch):
+        self.rows = (*self.rows, len(batch["completion_ids"]))
         return batch
 
-    Seeing.a_loss, Seeing._prepare_inputs_again = a_loss, _prepare_inputs_again
-    setattr(Seeing, method, locals()[method])
-    return Seeing
+    def a_loss(self, model, batch):
+        return 1e-2 * model(self.note(batch)["completion_ids"]).logits.square().mean()
 
 
-@pytest.mark.parametrize("method", SEE_ROWS)
-def test_a_subclass_that_sees_the_rows_gets_all_of_them_and_that_is_said_once(
-    text_model_path, text_rows, make_args, caplog, method
-):
-    ends = []
-    for mode in (None, "none"):
-        args = make_args(vade_down_sampling=mode, num_iterations=2, output_dir=f"{make_args().output_dir}-{mode}")
-        ends.append(train(text_model_path, text_rows, args, trainer_class=_seeing(method)))
-        assert {*ends[-1].rows} == {16}
-    assert caplog.text.count(f"Seeing.{method} may use every row") == 1
+class SeesInputs(Noting, VADEGRPOTrainer):
+    def _prepare_inputs(self, generation_batch):
+        batch = self.note(super()._prepare_inputs(generation_batch))
+        return batch | {"advantages": batch["advantages"] - 0.1}
+
+
+class SeesSteps(Noting, VADEGRPOTrainer):
+    def training_step(self, model, inputs, num_items_in_batch):
+        loss = super().training_step(model, inputs, num_items_in_batch)
+        self.accelerator.backward(self.a_loss(model, self._buffered_inputs[0]))
+        return loss
+
+
+class SeesLosses(Noting, VADEGRPOTrainer):
+    def compute_loss(self, model, inputs, *positional, **named):
+        return super().compute_loss(model, inputs, *positional, **named) + self.a_loss(model, inputs)
+
+
+class SeesInnerLosses(Noting, VADEGRPOTrainer):
+    def _compute_loss(self, model, inputs):
+        return super()._compute_loss(model, inputs) + self.a_loss(model, inputs)
+
+
+class SeesPasses(Noting, VADEGRPOTrainer):
+    def _get_per_token_logps_and_entropies(self, model, input_ids, *positional, **named):
+        self.note({"completion_ids": input_ids})
+        return super()._get_per_token_logps_and_entropies(model, input_ids, *positional, **named)
+
+
+SEEING = dict(zip(SEE_ROWS, (SeesInputs, SeesSteps, SeesLosses, SeesInnerLosses, SeesPasses), strict=True))
+
+
+@pytest.mark.parametrize("method", SEEING)
+def test_a_subclass_that_sees_the_rows_gets_all_of_them(run, method):
+    kind = SEEING[method]
+    ends = [run(trainer_class=kind, vade_down_sampling=mode, num_iterations=2) for mode in (None, "none")]
+    assert {*ends[0].rows, *ends[1].rows} == {16}
     assert_equal_weights(*map(weights, ends))

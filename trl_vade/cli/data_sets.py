@@ -8,9 +8,7 @@ from trl_vade.errors import ConfigurationError
 TESTBED = "testbed"  # as a model's or a data set's name: the embedded one
 
 
-def load_splits(
-    place: str, config: str | None = None, *, revision: str | None = None, streaming: bool = False, seed: int = 0
-) -> Any:
+def load_splits(place: str, config: str | None = None, *, streaming: bool = False, seed: int = 0) -> Any:
     """Load the testbed of `seed`, a data set of the Hub, or a folder as `load_dataset` or `save_to_disk` has it.
 
     What `datasets` cannot load is a `ConfigurationError`.
@@ -28,7 +26,7 @@ def load_splits(
             return load_from_disk(place)
         if (Path(place) / "state.json").exists():  # and one
             return {"train": load_from_disk(place)}
-        return load_dataset(place, config, revision=revision, streaming=streaming)
+        return load_dataset(place, config, streaming=streaming)
     except (ValueError, RuntimeError, DatasetsError, YAMLError) as error:  # datasets 5.2: its scripts, its card
         reason = " ".join(str(error.__cause__ or error).split())  # datasets 5.2 hides it in the cause
         raise ConfigurationError(f"The data set {place!r} cannot be loaded: {reason}.") from error

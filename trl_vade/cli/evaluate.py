@@ -63,7 +63,6 @@ def evaluate(
     push_to_hub: Annotated[str | None, Option("--push_to_hub", metavar="REPO", help="For the results.")] = None,
     hub_revision: Annotated[str | None, Option("--hub_revision", help="Branch of REPO. Default: main.")] = None,
     private: Annotated[bool, Option("--private", help="REPO is private, if it is new.")] = False,
-    as_json: Annotated[bool, Option("--json", help="Print the results as JSON in place of the table.")] = False,
 ) -> None:
     """Evaluate a model on benchmarks by lmms-eval: average@4, with standard errors and the paper's rows beside.
 
@@ -134,6 +133,6 @@ def evaluate(
         except (KeyboardInterrupt, SystemExit):
             typer.echo("\nInterrupted. Runs that were finished are kept: the same command goes on.", err=True)
             raise
-    typer.echo((output_path / ("results.json" if as_json else "results.md")).read_text(encoding="utf-8"))
+    typer.echo((output_path / "results.md").read_text(encoding="utf-8"))
     if push_to_hub:
-        typer.echo(f"Published: {publish_results(output_path, target)}", err=as_json)
+        typer.echo(f"Published: {publish_results(output_path, target)}")

@@ -1,14 +1,11 @@
 """`trl-vade train --accelerate_config`: the processes of a run, started by accelerate's launcher."""
 
-import os
 import signal
 import subprocess
 
 from accelerate.commands.launch import launch_command, launch_command_parser
 from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-
-from trl_vade.errors import ConfigurationError
 
 from .commands import FAILED
 from .parsing import CommandArguments, Parser
@@ -22,13 +19,8 @@ def launch(command: CommandArguments, arguments: list[str]) -> None:
     both know is the run's.
 
     Raises:
-        ConfigurationError: neither knows an option, or this process was started by a launcher itself.
+        ConfigurationError: neither knows an option.
     """
-    if "LOCAL_RANK" in os.environ:
-        raise ConfigurationError(
-            f"--accelerate_config {command.accelerate_config} starts a launcher, and a launcher has started this "
-            "process (LOCAL_RANK is set). Leave --accelerate_config out here."
-        )
     ours, theirs = split(arguments)
     if command.num_processes is not None:
         theirs += ["--num_processes", str(command.num_processes)]

@@ -62,7 +62,15 @@ def train(context: typer.Context, help_all: HelpAll = False) -> None:
     """Train with GRPO on prompts that VADE chooses. Without arguments it runs the quickstart on a CPU.
 
     Takes TRL's training arguments (model, data, GRPO) and the settings vade_* of VADEGRPOConfig. A flag overrides the
-    value of a recipe.
+    value of a recipe. Most runs set some of these; --help-all prints every option:
+
+    \b
+      --recipe, --config, --accelerate_config, --num_processes
+      --model_name_or_path, --dataset_name, --reward_funcs, --output_dir
+      --vade_preset, --vade_sampler, --vade_success_reward
+      --num_generations, --per_device_train_batch_size, --max_steps
+      --use_peft, --use_vllm, --save_steps, --resume_from_checkpoint
+      --push_to_hub, --hub_model_id
 
     \b
     Examples:

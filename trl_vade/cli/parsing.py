@@ -32,13 +32,11 @@ class CommandArguments:
             (fsdp2, fsdp2_multi_node, deepspeed_zero2, deepspeed_zero3). Options of the launcher go with it. Without
             it there is one process, or those of a launcher around the command.
         num_processes: Number of processes, in place of that of --accelerate_config; also for a plan.
-        plan: Print what the recipe means (batches, updates, rollouts) and train nothing.
     """
 
     recipe: str | None = None
     accelerate_config: str | None = None
     num_processes: int | None = None
-    plan: bool = False
 
 
 @help_from_docstring

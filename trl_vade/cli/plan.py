@@ -108,15 +108,8 @@ def make_plan(args: GRPOConfig, rows: int) -> Plan:
         rows: rows of the training set, at least 1.
 
     Raises:
-        ConfigurationError: where no generation batch can be filled, or vLLM's processes do not divide.
+        ConfigurationError: no generation batch can be filled.
     """
-    # TRL 1.16 refuses this only on the machine with the GPUs (`VLLMGeneration._init_vllm`).
-    parallel = args.vllm_tensor_parallel_size
-    if args.use_vllm and args.vllm_mode == "colocate" and args.world_size % parallel:
-        raise ConfigurationError(
-            f"vllm_tensor_parallel_size={parallel} on {args.world_size} processes: each colocated engine takes "
-            f"{parallel} of them, so their number must be a multiple of it. Change one of the two."
-        )
     group = args.num_generations
     batch_rows = args.generation_batch_size // group
     if rows < batch_rows:

@@ -32,12 +32,12 @@ def summarise_posterior(table: PosteriorTable) -> dict[str, Any]:
     }
 
 
-def both_ends(table: PosteriorTable, column: str, count: int, source: str) -> tuple[list[Any], list[Any]]:
-    """Return the rows with the lowest and the highest values of `column`, `count` in all and none twice.
+def both_ends(table: PosteriorTable, count: int, source: str) -> tuple[list[Any], list[Any]]:
+    """Return the rows with the lowest and the highest pass rates, `count` in all and none twice.
 
     Ties go by `sample_id`. `source` may be a run's folder or checkpoint, which has ids and questions of rows.
     """
-    rows = arrow_of(table).sort_by([(column, "ascending"), ("sample_id", "ascending")])
+    rows = arrow_of(table).sort_by([("pass_rate", "ascending"), ("sample_id", "ascending")])
     hidden = max(len(table) - count, 0)
     half = (len(table) - hidden + 1) // 2
     first, last = rows[:half].to_pylist(), rows[half + hidden :].to_pylist()
@@ -49,7 +49,7 @@ def both_ends(table: PosteriorTable, column: str, count: int, source: str) -> tu
     return first, last
 
 
-def print_posterior(table: PosteriorTable, summary: Any, sort: str, first: list[Any], last: list[Any]) -> None:
+def print_posterior(table: PosteriorTable, summary: Any, first: list[Any], last: list[Any]) -> None:
     """Print the facts, the histogram, and the rows of `both_ends`."""
     facts = [(name, one_line(value, 120)) for name, value in known_facts(table).items()]
     total, size = summary["num_samples"], len(table)
@@ -67,7 +67,7 @@ def print_posterior(table: PosteriorTable, summary: Any, sort: str, first: list[
     if hidden := size - len(lines) - len(end):
         lines.append([f"... {hidden:,} more", *["..."] * (len(names) - 1)])
     heads = [COLUMNS[name] for name in names]
-    print_columns(f"The rows, from the lowest {sort} to the highest", heads, lines + end, text=1 + question)
+    print_columns("The rows, from the lowest pass rate to the highest", heads, lines + end, text=1 + question)
 
 
 def _cell(value: Any) -> str:

@@ -9,7 +9,7 @@ from .data_sets import TESTBED
 
 
 def run(arguments: list[str], *, plan: bool = False, as_json: bool = False) -> None:
-    """Train, launch, or print the plan if `plan` or the arguments say so, as JSON with `as_json`.
+    """Train, launch, or print the `plan`, as JSON with `as_json`.
 
     Ctrl-C ends it with exit code 130, and without a traceback.
 
@@ -21,7 +21,7 @@ def run(arguments: list[str], *, plan: bool = False, as_json: bool = False) -> N
 
     command, rest = read_command(with_quickstart(arguments))
     try:
-        if plan or command.plan:
+        if plan:
             from .plan import print_plan
 
             print_plan(command, rest, as_json=as_json)

@@ -1,8 +1,7 @@
 """The rows of a data set, with images decoded by a few threads and ahead of time if possible.
 
-`Dataset.__getitems__` decodes one image after the other on the training thread, and the first image of a list twice
-(datasets 5.2). Here each row is a task that reads the row from Arrow and decodes each image once. The rows equal those
-of `__getitems__`, pixel by pixel. Pillow releases the GIL while it decodes.
+They equal those of `Dataset.__getitems__`, pixel by pixel. It decodes one image after the other on the training
+thread, and the first image of a list twice (datasets 5.2).
 """
 
 import functools
@@ -27,9 +26,8 @@ THREADS = 4  # of one process; a node may run eight processes, and training has 
 class RowDecoder:
     """A loader of rows by their numbers that decodes each row once and can start on the next batch.
 
-    A data set with a transform, a format or media other than images is read by `__getitems__`, because a user's
-    function may be unsafe in threads. Rows without images are read on the calling thread, too. Threads exist only
-    while there is something to decode. An error of a row is raised when the row is loaded.
+    A data set with a transform, a format, other media or no images is read by `__getitems__` on the calling thread: a
+    user's function may be unsafe in threads. An error of a row is raised when the row is loaded.
 
     `shares_pictures` is whether a repeated row, or rows that store the same image, get one picture.
     """

@@ -1,8 +1,4 @@
-"""Copies of decoded rows, so that each completion owns its values.
-
-TRL's loader decodes a row once for each completion. An environment, a rollout function or a reward function may
-then change a list, a prompt or an image in place, unseen by other completions. Copies keep this property.
-"""
+"""Copies of decoded rows, so that each completion owns its values, as TRL's loader decodes a row for each."""
 
 import copy
 import datetime
@@ -22,8 +18,6 @@ _PLAIN = {str, bytes, int, float, bool, type(None)}
 
 def own_values(row: dict[str, Any], *, pictures: bool = True) -> dict[str, Any]:
     """Return a copy of `row` that shares no mutable value with it, or with `pictures=False` none but its pictures.
-
-    Copy-on-write is no option: Pillow's read-only images refuse `image.load()[x, y] = colour`, as works in stock TRL.
 
     A value that may hold a file or a pointer is a `TypeError`: a video decoder, an animated image, an object from a
     transform. Load the row again instead.

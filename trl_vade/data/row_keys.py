@@ -82,11 +82,7 @@ def sample_keys(dataset: Dataset) -> tuple[NDArray[np.int64], int]:
 
 
 def dataset_fingerprint(keys: NDArray[np.int64]) -> str:
-    """Return the SHA-256 of the `sample_keys` of a data set, in order.
-
-    The fingerprint of `datasets` describes how a table was made, and changes when the same rows are loaded in another
-    way. This one does not.
-    """
+    """Return the SHA-256 of the `sample_keys` of a data set, in order; unlike that of `datasets` it is of the rows."""
     return hashlib.sha256(np.ascontiguousarray(keys, dtype="<i8")).hexdigest()
 
 

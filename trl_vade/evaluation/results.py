@@ -11,7 +11,7 @@ from trl_vade.errors import EvaluationError
 from trl_vade.files import save_whole
 from trl_vade.hub.cards import markdown_table
 
-from .benchmarks import BENCHMARKS, FIVE, PAPER, PaperRow
+from .benchmarks import BENCHMARKS, FIVE, PAPER
 from .runs import Run
 
 PAPER_JUDGE = "Qwen2.5-72B-Instruct"
@@ -27,7 +27,7 @@ def table_of(results: Results) -> str:
     measured = [measurement(name, part) for name, part in benchmarks.items()]
     rows = [[what, *(one[what] for one in measured), ""] for what in measured[0]]
     rows += [[results["model"]["name"], *map(_with_error, benchmarks.values()), _with_error(average)]]
-    rows += [_paper_cells(row, list(benchmarks)) for row in _paper_rows(results)]
+    rows += _paper_rows(results)
     if len(benchmarks) == 1:  # a single benchmark is its own average
         head, rows = head[:-1], [row[:-1] for row in rows]
     return "\n".join([markdown_table(head, rows), "", *(f"* {line}" for line in _notes(results))])
@@ -52,7 +52,6 @@ def write_results(output: Path, facts: Mapping[str, Any], runs: Sequence[Run]) -
             "decoding": facts["decoding"][name],
             "questions": min(run.questions for run in found),
             **_mean_and_error([run.score for run in found]),
-            "identical_runs": len(found) > 1 and len({run.texts_digest for run in found}) == 1,
             "runs": [_about(run, output) for run in found],
         }
         for name, found in of_name.items()
@@ -96,18 +95,20 @@ def _with_error(part: Mapping[str, Any]) -> str:
     return f"{part['mean']:.2f}" if part["stderr"] is None else f"{part['mean']:.2f} ± {part['stderr']:.2f}"
 
 
-def _paper_rows(results: Results) -> list[PaperRow]:
-    if not any(name in FIVE for name in results["benchmarks"]):
+def _paper_rows(results: Results) -> list[list[str]]:
+    """Return the paper's rows of models of this size, of all without a known one; none without its benchmarks."""
+    names, model = list(results["benchmarks"]), results["model"]["name"].lower()
+    if not set(names) & set(FIVE):
         return []
-    name = results["model"]["name"].lower()
-    return [row for row in PAPER if row.model.split("-")[2].lower() in name] or list(PAPER)
+    of_size = [row for row in PAPER if row[0].split("-")[2].lower() in model]
+    return [_paper_cells(row, names) for row in of_size or PAPER]
 
 
-def _paper_cells(row: PaperRow, names: Sequence[str]) -> list[str]:
-    scores = dict(zip(FIVE, row.scores, strict=True))
+def _paper_cells(row: tuple[str, str], names: Sequence[str]) -> list[str]:
+    scores = dict(zip(FIVE, PAPER[row], strict=True))
     cells = [f"{scores[name]:.2f}" if name in scores else "-" for name in names]
     average = f"{fmean(scores[name] for name in names):.2f}" if set(names) <= set(FIVE) else "-"
-    return [f"{row.model}, {row.method} (paper)", *cells, average]
+    return [f"{', '.join(row)} (paper)", *cells, average]
 
 
 def _notes(results: Results) -> list[str]:
@@ -119,8 +120,7 @@ def _notes(results: Results) -> list[str]:
         place = f"the user's folder {folder}" if folder else part["dataset"] or "the embedded data set"
         unscored = max(run["unscored"] for run in part["runs"])
         left_out = f"; {unscored} more have an unreadable reference" if unscored else ""
-        same = "; all runs gave the same texts, so they are not independent" if part["identical_runs"] else ""
-        notes.append(f"{part['title']}: `{part['metric']}`, questions of {place}{left_out}{same}.")
+        notes.append(f"{part['title']}: `{part['metric']}`, questions of {place}{left_out}.")
     if results["limit"] is not None:
         notes.append(f"Only the first {results['limit']} questions of each benchmark.")
     if judge is not None:

@@ -8,7 +8,6 @@ lmms-eval 0.7.3 exits with 0 after every error, only warns about a file that it 
 answer as wrong. So a run is valid only if its files are complete and agree with each other.
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -38,7 +37,6 @@ class Run:
     unscored: int  # the number of questions whose reference cannot be read; they do not count
     results_file: Path  # the file of lmms-eval
     unreadable_verdicts: int  # the number of the judge's answers without a verdict, which lmms-eval took for "wrong"
-    texts_digest: str  # SHA-256 of the responses, in the order of `doc_id`
     scores: dict[int, float]  # by `doc_id`, the score of each scored question, 0 to 1
 
 
@@ -76,7 +74,8 @@ def _read(folder: Path, benchmark: Benchmark, seed: int, limit: int | None) -> R
     ids = {sample["doc_id"] for sample in samples}
     same = len(ids) == len(samples) == asked
     _require(same, f"{len(samples)} lines about {len(ids)} questions are there, and must be one for each of {asked}")
-    responses = [_response(sample) for sample in samples]
+    for sample in samples:
+        _require_answer(sample)
     scores = {one["doc_id"]: float(one[benchmark.metric]) for one in samples if one[benchmark.metric] is not None}
     score, mean = results["results"][benchmark.task][benchmark.key], fmean(scores.values())
     _require(abs(score - mean) < 1e-8, f"its score is {score}, and the mean of its {len(scores)} questions {mean}")
@@ -88,7 +87,6 @@ def _read(folder: Path, benchmark: Benchmark, seed: int, limit: int | None) -> R
         unscored=len(samples) - len(scores),
         results_file=files[0],
         unreadable_verdicts=_unreadable_verdicts(folder, samples) if benchmark.judged else 0,
-        texts_digest=hashlib.sha256(json.dumps(responses).encode()).hexdigest(),
         scores=scores,
     )
 
@@ -107,15 +105,14 @@ def _samples(results_file: Path, benchmark: Benchmark) -> list[dict[str, Any]]:
     return sorted(samples, key=lambda sample: int(sample["doc_id"]))
 
 
-def _response(sample: Mapping[str, Any]) -> str:
-    """Return the model's text. `resps` is missing if it equals `filtered_resps`; both may be nested lists."""
+def _require_answer(sample: Mapping[str, Any]) -> None:
+    """Refuse a failed request. `resps` is missing if it equals `filtered_resps`; both may be nested lists."""
     text = sample.get("resps", sample.get("filtered_resps"))
     while isinstance(text, list) and text:
         text = text[0]
     if not isinstance(text, str) or text.startswith(FAILED_REQUEST):
         # lmms-eval would score it as a wrong answer.
         raise ValueError(f"question {sample['doc_id']} has no answer of the model, but {abbreviated(text)}")
-    return text
 
 
 def _unreadable_verdicts(folder: Path, samples: Sequence[Mapping[str, Any]]) -> int:

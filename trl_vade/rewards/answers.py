@@ -1,7 +1,6 @@
 r"""The answer in a completion: in `<answer>`, in `\boxed{}`, or on the last line; and text without its decoration.
 
-All functions scan a text once. A policy trained on this reward would find texts on which a backtracking regular
-expression or a recursive parser fails.
+All functions scan a text once: a policy would find texts on which backtracking or a recursive parser fails.
 """
 
 import functools

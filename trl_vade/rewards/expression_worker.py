@@ -1,8 +1,7 @@
 """The process that compares expressions by math-verify: it answers JSON lines `[reference, answer]`.
 
-It is run as a file and imports nothing of this package. Each pair has limits of the kernel on CPU seconds and memory,
-and a pair that reaches the first ends the process. Weaker limits fail: `9^{9^{9^9}}` is one call into C that no Python
-signal handler and no thread can interrupt. math-verify's own time limit is such a handler.
+It is run as a file and imports nothing of this package. Each pair has limits of the kernel on CPU seconds and memory:
+`9^{9^{9^9}}` is one call into C that no Python signal handler, as math-verify has one, and no thread can interrupt.
 """
 
 import functools

@@ -1,7 +1,6 @@
 r"""Numbers as people write and say them, with separators, percent, units and powers of ten, and their comparison.
 
-Reading uses float arithmetic and patterns without nested repeats, on a bounded number of characters. `9^9^9` and a
-million digits are rejected at once.
+Patterns have no nested repeats and read a bounded number of characters: `9^9^9` is rejected at once.
 """
 
 import functools

@@ -66,7 +66,7 @@ class PosteriorSampler:
 
     unscored: Mapping[int, tuple[int, int]] = MappingProxyType(
         {}
-    )  # by row: step of its last draw, draws since a score
+    )  # by row: step of the last draw, draws since a score
     kind: ClassVar[str]
     bound: ClassVar[tuple[str, ...]] = ()  # settings that a saved state is about; the others are rules of the run
 

@@ -15,16 +15,17 @@ from trl_vade.checks import (
     IntArray,
     as_vector,
     check_bool,
-    check_decay,
     check_fields,
     check_outcomes,
     check_same,
+    check_share,
     check_whole_number,
 )
 from trl_vade.errors import ObservationError, SnapshotCorruptError
 
 DECAYS = ("decay_sampled", "decay_unsampled", "signal_aware_decay")
 STATE_ARRAYS = ("sample_index", "alpha", "beta", "last_update", "visits")  # of `BetaPosterior.state_dict`
+OF_COUNTS = "It is the share of the old counts that a row keeps."
 DAMAGED = "The file was damaged or edited; load an earlier snapshot."
 
 
@@ -59,8 +60,8 @@ class BetaPosterior:
     ) -> None:
         self.num_samples = check_whole_number("num_samples", num_samples, minimum=1, advice="Pass len(dataset).")
         self.decays: dict[str, Any] = {
-            "decay_sampled": check_decay("decay_sampled", decay_sampled),
-            "decay_unsampled": check_decay("decay_unsampled", decay_unsampled),
+            "decay_sampled": check_share("decay_sampled", decay_sampled, OF_COUNTS),
+            "decay_unsampled": check_share("decay_unsampled", decay_unsampled, OF_COUNTS),
             "signal_aware_decay": check_bool("signal_aware_decay", signal_aware_decay),
         }
         self.step = self.version = 0
@@ -185,7 +186,7 @@ def beta_mean(alpha: FloatArray, beta: FloatArray) -> FloatArray:
 def saved_counts(state: Mapping[str, Any]) -> tuple[FloatArray, FloatArray]:
     """Check a saved `state` as `BetaPosterior.load_state_dict`, and return the counts of its V scored rows, (V,) each.
 
-    It takes memory for these rows alone: the number of all rows in a stranger's file may be any.
+    It takes memory for these alone: a stranger's file may name any number of rows.
     """
     step = _check_saved(state, saved_number("num_samples", state.get("num_samples"), minimum=1))
     kept = np.power(state["decay_unsampled"], step - state["last_update"])

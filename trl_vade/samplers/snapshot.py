@@ -21,19 +21,26 @@ from safetensors.numpy import load as load_safetensors
 from safetensors.numpy import save as to_safetensors
 
 from trl_vade.checks import IntArray
-from trl_vade.errors import ConfigurationError, SnapshotCorruptError, SnapshotError, SnapshotNotFoundError
-from trl_vade.files import FORMAT_VERSION, encode_document, parse_document, save_whole
+from trl_vade.errors import (
+    ConfigurationError,
+    SnapshotCorruptError,
+    SnapshotError,
+    SnapshotMismatchError,
+    SnapshotNotFoundError,
+)
+from trl_vade.files import save_whole
 from trl_vade.version import __version__
 
 from .base import PromptSampler
 from .posterior import STATE_ARRAYS
 
 POSTERIOR_FILE = "vade_posterior.safetensors"
+FORMAT_VERSION = 1
 MOST_HEADER = 2**24  # bytes, with the state of a sampler of one's own; takes 400 MB to parse
 
 _DOCUMENT = "vade_posterior"  # the only key: safetensors may write several in any order
 _FIELDS = ("format_version", "package_version", "sampler", "metadata")
-_ZEROS, _BEFORE_DIGEST = b"0" * 64, rb"{\"document_sha256\":\""
+_DIGEST, _ZEROS, _BEFORE_DIGEST = "document_sha256", b"0" * 64, rb"{\"document_sha256\":\""
 _SAMPLE_KEY = "sample_key"
 
 
@@ -89,7 +96,7 @@ def load_snapshot(directory: str | os.PathLike[str]) -> Snapshot:
             text: str = json.loads(file.read(size))["__metadata__"][_DOCUMENT]
             file.seek(0)
             content = file.read()
-        document = parse_document(path, text.encode(), _FIELDS, digest=_digest(content))
+        document = _parse(path, text, _digest(content))
         arrays: dict[str, Any] = load_safetensors(content)
         sampler, metadata, sample_key = document["sampler"], document["metadata"], arrays.pop(_SAMPLE_KEY, None)
         state = {**sampler, "posterior": {**sampler["posterior"], **arrays}}
@@ -128,13 +135,38 @@ def _encode(sampler: PromptSampler, metadata: Mapping[str, Any], sample_key: Int
         arrays[_SAMPLE_KEY] = sample_key[posterior["sample_index"]]
     scalars = {name: value for name, value in posterior.items() if name not in STATE_ARRAYS}
     values = (FORMAT_VERSION, __version__, {**state, "posterior": scalars}, dict(metadata))
-    document = encode_document(dict(zip(_FIELDS, values, strict=True)), digest=_ZEROS.decode())
-    content = to_safetensors(arrays, metadata={_DOCUMENT: document.decode()})
+    document = {**dict(zip(_FIELDS, values, strict=True)), _DIGEST: _ZEROS.decode()}
+    try:
+        plain = json.loads(json.dumps(document, allow_nan=False))  # every key becomes a string, and can be sorted
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigurationError(
+            f"The metadata or the sampler's state cannot be written as strict JSON: {error}. Only None, booleans, "
+            "finite numbers, strings, lists and dicts are allowed. Convert other values before the call."
+        ) from error
+    content = to_safetensors(arrays, metadata={_DOCUMENT: json.dumps(plain, sort_keys=True, separators=(",", ":"))})
     if (size := int.from_bytes(content[:8], "little")) > MOST_HEADER:
         raise ConfigurationError(
             f"The metadata and the sampler's state take {size:,} bytes of JSON; a snapshot holds {MOST_HEADER:,}."
         )
     return content.replace(_ZEROS, _digest(content).encode(), 1)
+
+
+def _parse(path: Path, text: str, digest: str) -> dict[str, Any]:
+    """Return the document of a snapshot, or raise a `ValueError` if it is no strict JSON, not whole or was altered."""
+    document: dict[str, Any] = json.loads(text)
+    json.dumps(document, allow_nan=False)  # NaN and 1e999 are read, and an error here
+    version = document["format_version"]
+    if version > FORMAT_VERSION:  # it may have any fields
+        raise SnapshotMismatchError(
+            f"{path} has format version {version}; this release of trl_vade reads versions up to {FORMAT_VERSION}. "
+            "Upgrade trl_vade."
+        )
+    missing = [name for name in _FIELDS if name not in document]
+    if missing or type(version) is not int or version != FORMAT_VERSION:  # True is 1, and 1.0
+        raise ValueError(f"format_version {version!r}, missing fields {missing}")
+    if document[_DIGEST] != digest:
+        raise ValueError(f"a value was altered: {_DIGEST} is {document[_DIGEST]!r}, but the content gives {digest!r}")
+    return document
 
 
 def _digest(content: bytes) -> str:

@@ -26,14 +26,12 @@ def largest(values: FloatArray, k: int) -> IntArray:
 class Strata:
     """The rows of a data set by stratum. Each stratum gets a share of a draw that is its share of the rows.
 
-    Systematic sampling (Madow, 1949) divides k rows among strata of n_s rows, in whole numbers. With
-    c_s = k (n_1 + ... + n_s) / N and an offset u in [0, 1):
+    Systematic sampling divides k rows among strata of n_s rows. With c_s = k (n_1 + ... + n_s) / N and an offset u:
 
         quota_s = floor(c_s + u) - floor(c_{s-1} + u)
 
-    Each quota is k n_s / N rounded down or up, and the quotas sum to k. The offsets of successive draws are multiples
-    of the golden ratio, modulo 1. Over T draws the quotas of a stratum then sum to T k n_s / N up to O(log T). The
-    seed and the number of the draw determine an offset, so a checkpoint need not hold it.
+    The offsets of successive draws are multiples of the golden ratio, modulo 1. Over T draws the quotas of a stratum
+    then sum to T k n_s / N up to O(log T).
 
     Source: Madow (1949), On the theory of systematic sampling II, Ann. Math. Stat. 20, 333-354; no paper on GRPO.
 

@@ -1,7 +1,7 @@
 """Advantages over the variants of a problem, by DIVA-GRPO (arXiv 2603.01106, sections 3.3 and 3.4).
 
-A problem is asked as V variants with k completions each. Its local advantages compare the completions of a variant,
-its global ones all completions of the problem. Arrays have Q problems. The functions know no trainer.
+Each of Q problems is asked as V variants with k completions each. Its local advantages compare the completions of a
+variant, its global ones all completions of the problem.
 """
 
 import numpy as np
@@ -18,8 +18,7 @@ def problem_advantages(kind: str, rewards: NDArray[np.float64], pass_rate: NDArr
     """Return the advantages (Q, V, k) of problems.
 
     Args:
-        kind: "local" and "global" compare the completions of a variant or of a problem; "local+global" is their sum;
-            "diva" is `diva_advantages`.
+        kind: "local", "global", their sum "local+global", or "diva", see `diva_advantages`.
         rewards: (Q, V, k) weighted sums of rewards. NaN, a completion without a score, gets the advantage 0 and leaves
             no trace in the others.
         pass_rate: (Q, V) expected pass rates before the rollouts, which give the difficulty.
@@ -38,9 +37,9 @@ def problem_advantages(kind: str, rewards: NDArray[np.float64], pass_rate: NDArr
 def diva_advantages(rewards: NDArray[np.float64], difficulty: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return DIVA's advantages: local plus difficulty-weighted global ones, both rescaled by the range of rewards.
 
-    In order, as in the released code: both kinds are standardised over the batch. The global ones of a variant grow by
-    exp(`DIFFICULTY_WEIGHT` x (its difficulty - the mean of its problem)) where they are positive, and shrink by the
-    same factor where they are negative. Each kind is multiplied by the range of its rewards.
+    In order, as in the released code: both kinds are standardised over the batch. Positive global ones of a variant
+    grow by exp(`DIFFICULTY_WEIGHT` x (its difficulty - the mean of its problem)), negative ones shrink by it. Each
+    kind is multiplied by the range of its rewards.
 
     `rewards`, (Q, V, k), are weighted sums; one above 1 is a `ConfigurationError`. `difficulty`, (Q, V), is 1 to 9.
     """
@@ -52,7 +51,9 @@ def diva_advantages(rewards: NDArray[np.float64], difficulty: NDArray[np.float64
     local, whole = (standardised(standardised(rewards, axes), None) for axes in (2, (1, 2)))
     harder = difficulty - difficulty.mean(axis=1, keepdims=True)
     whole = whole * np.exp(DIFFICULTY_WEIGHT * harder[:, :, None] * np.sign(whole))
-    return _range(rewards, 2) * local + _range(rewards, (1, 2)) * whole
+    low, high = (np.nan_to_num(rewards, nan=fill) for fill in (np.inf, -np.inf))
+    ranges = [np.maximum(high.max(axes, keepdims=True) - low.min(axes, keepdims=True), 0.0) for axes in (2, (1, 2))]
+    return ranges[0] * local + ranges[1] * whole
 
 
 def posterior_difficulty(pass_rate: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -61,17 +62,8 @@ def posterior_difficulty(pass_rate: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def standardised(values: NDArray[np.float64], axes: int | tuple[int, ...] | None) -> NDArray[np.float64]:
-    """Return the values minus their mean, over their sample standard deviation along `axes`; NaN is not counted.
-
-    Rewards (Q, V, k) give local advantages along 2, and global ones along (1, 2).
-    """
+    """Return the values minus their mean, over their sample standard deviation along `axes`; NaN is not counted."""
     count = np.isfinite(values).sum(axis=axes, keepdims=True)
     centred = values - np.nansum(values, axis=axes, keepdims=True) / np.maximum(count, 1)
     squares = np.nansum(centred**2, axis=axes, keepdims=True)
     return centred / (np.sqrt(squares / np.maximum(count - 1, 1)) + EPSILON)
-
-
-def _range(values: NDArray[np.float64], axes: int | tuple[int, ...]) -> NDArray[np.float64]:
-    """Return the largest minus the smallest value along `axes`, 0 without a value."""
-    low, high = (np.nan_to_num(values, nan=fill) for fill in (np.inf, -np.inf))
-    return np.maximum(high.max(axis=axes, keepdims=True) - low.min(axis=axes, keepdims=True), 0.0)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from trl_vade.samplers.base import PosteriorSampler
 from trl_vade.samplers.problems import VariantRows
 
-from .advantages import posterior_difficulty
 from .outcomes import SAME_REWARD, GroupOutcomes
 
 MOST_STRATA = 100  # with metrics; those of thousands would make each trainer_state.json hundreds of megabytes long
@@ -29,21 +28,28 @@ class InFlight:
     refill: int = 0  # the number of the refill, from 1; 0 is the batch itself
 
 
-Rounds = Sequence[tuple[InFlight, GroupOutcomes]]  # of one generation batch
+def joined(rounds: Sequence[tuple[InFlight, GroupOutcomes]]) -> tuple[InFlight, GroupOutcomes]:
+    """Return the rounds of a generation batch as one, with the refill of the last."""
+    chosen, scored = zip(*rounds, strict=True)
+
+    def of_all(parts: Sequence[Any], name: str) -> NDArray[Any]:
+        return np.concatenate([getattr(part, name) for part in parts])
+
+    beliefs = {name: of_all(chosen, name) for name in ("sample_index", "posterior_mean", "predicted_gradient")}
+    groups = {name: of_all(scored, name) for name in ("sample_index", "successes", "trials", "has_gradient")}
+    total = None if scored[0].total is None else of_all(scored, "total")
+    return replace(chosen[-1], **beliefs), GroupOutcomes(**groups, total=total)
 
 
-def batch_metrics(rounds: Rounds) -> dict[str, float]:
+def batch_metrics(in_flight: InFlight, outcomes: GroupOutcomes) -> dict[str, float]:
     """Return the metrics of all groups generated for a batch, kept or not: predicted and measured."""
-    mean = np.concatenate([in_flight.posterior_mean for in_flight, _ in rounds])
-    predicted = np.concatenate([in_flight.predicted_gradient for in_flight, _ in rounds])
-    pass_rate, has_gradient = _outcomes(rounds)
-    scored = ~np.isnan(pass_rate)
+    rate, scored = outcomes.pass_rate, outcomes.trials > 0
     return {
-        "effective_gradient_ratio": float(has_gradient.mean()),
-        "predicted_effective_ratio": float(predicted.mean()),
-        "brier": float(np.mean((mean - pass_rate)[scored] ** 2)) if scored.any() else math.nan,
-        "selected_pass_rate": float(pass_rate[scored].mean()) if scored.any() else math.nan,
-        "refills": float(len(rounds) - 1),
+        "effective_gradient_ratio": float(outcomes.has_gradient.mean()),
+        "predicted_effective_ratio": float(in_flight.predicted_gradient.mean()),
+        "brier": float(np.mean((in_flight.posterior_mean - rate)[scored] ** 2)) if scored.any() else math.nan,
+        "selected_pass_rate": float(rate[scored].mean()) if scored.any() else math.nan,
+        "refills": float(in_flight.refill),
     }
 
 
@@ -54,27 +60,20 @@ class StratumMetrics:
         values, self._stratum = np.unique(np.asarray(labels), return_inverse=True)
         self.names = [str(value) for value in values.tolist()]
 
-    def of(self, rounds: Rounds, sampler: PosteriorSampler) -> dict[str, float]:
-        """Return the known figures of each stratum among all groups generated for a batch, up to `MOST_STRATA`."""
+    def of(self, in_flight: InFlight, outcomes: GroupOutcomes, sampler: PosteriorSampler) -> dict[str, float]:
+        """Return the known figures of each stratum among all groups of a batch; none beyond `MOST_STRATA`."""
         if len(self.names) > MOST_STRATA:
             return {}
-        of_group = self._stratum[np.concatenate([outcomes.sample_index for _, outcomes in rounds])]
-        pass_rate, has_gradient = _outcomes(rounds)
-        scored = ~np.isnan(pass_rate)
-        metrics = {
-            "selected_share": self._sum(of_group) / of_group.size,
-            "mean_pass_rate": sampler.mean_pass_rates(self._stratum),
-        }
+        stratum, rate, scored = self._stratum[outcomes.sample_index], outcomes.pass_rate, outcomes.trials > 0
         with np.errstate(invalid="ignore"):  # 0 / 0 is NaN: unknown
-            metrics["effective_gradient_ratio"] = self._sum(of_group, has_gradient) / self._sum(of_group)
-            sums, counts = self._sum(of_group[scored], pass_rate[scored]), self._sum(of_group[scored])
-            metrics["selected_pass_rate"] = sums / counts
-        return {
-            f"{figure}/{name}": value
-            for figure, values in metrics.items()
-            for name, value in zip(self.names, values.tolist(), strict=True)
-            if not math.isnan(value)
-        }
+            metrics = {
+                "selected_share": self._sum(stratum) / stratum.size,
+                "mean_pass_rate": sampler.mean_pass_rates(self._stratum),
+                "effective_gradient_ratio": self._sum(stratum, outcomes.has_gradient) / self._sum(stratum),
+                "selected_pass_rate": self._sum(stratum[scored], rate[scored]) / self._sum(stratum[scored]),
+            }
+        named = {metric: zip(self.names, values.tolist(), strict=True) for metric, values in metrics.items()}
+        return {f"{metric}/{name}": x for metric, each in named.items() for name, x in each if not math.isnan(x)}
 
     def _sum(self, stratum: NDArray[np.int64], values: NDArray[Any] | None = None) -> NDArray[np.float64]:
         """Return the sum of `values` over each stratum, or its number of entries, (S,)."""
@@ -82,40 +81,24 @@ class StratumMetrics:
 
 
 class VariantMetrics(StratumMetrics):
-    """The metrics of each kind of variants as those of a stratum, and of originals and problems.
-
-    `groups` is the number of variants beside each original in a generation batch.
-    """
+    """The metrics of each kind of variants as of a stratum, and of problems: originals with `groups` variants each."""
 
     def __init__(self, variants: VariantRows, groups: int):
         super().__init__(np.array(variants.kinds)[variants.kind])
-        self._variants, self._together = variants, 1 + groups
+        self._kind, self._together = variants.kind, 1 + groups
 
-    def of(self, rounds: Rounds, sampler: PosteriorSampler) -> dict[str, float]:
+    def of(self, in_flight: InFlight, outcomes: GroupOutcomes, sampler: PosteriorSampler) -> dict[str, float]:
         """Return the metrics; `dead_problems` is the share of problems whose completions all have one reward."""
-        rows = np.concatenate([outcomes.sample_index for _, outcomes in rounds])
-        totals = np.concatenate([outcomes.total for _, outcomes in rounds if outcomes.total is not None])
-        level = posterior_difficulty(np.concatenate([in_flight.posterior_mean for in_flight, _ in rounds]))
-        original = self._variants.kind[rows] == 0
-        scored = ~np.isnan(totals)
-        metrics = super().of(rounds, sampler)
-        if original.any():
-            metrics["mean_difficulty"] = float(level[original].mean())
-        if scored[original].any():
-            # It compares with the `reward` of a run without variants.
-            metrics["original_reward"] = float(totals[original][scored[original]].mean())
+        metrics, totals = super().of(in_flight, outcomes, sampler), outcomes.total
+        original = self._kind[outcomes.sample_index] == 0
+        if (scores := totals[original][~np.isnan(totals[original])]).size:
+            metrics["original_reward"] = float(scores.mean())  # comparable to the `reward` of a run without variants
         problems = totals.reshape(-1, self._together * totals.shape[1])
         known = problems[~np.isnan(problems).all(axis=1)]
         if self._together > 1 and len(known):
             same = np.nanmax(known, axis=1) - np.nanmin(known, axis=1) <= SAME_REWARD
             metrics["dead_problems"] = float(same.mean())
         return metrics
-
-
-def _outcomes(rounds: Rounds) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return the pass rates (NaN without a scored completion) and the gradient mask of all groups of the rounds."""
-    pass_rate = np.concatenate([outcomes.pass_rate for _, outcomes in rounds])
-    return pass_rate, np.concatenate([outcomes.has_gradient for _, outcomes in rounds])
 
 
 def log_metrics(metrics: dict[str, float], to: dict[str, list[float]]) -> None:

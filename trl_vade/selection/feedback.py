@@ -1,7 +1,4 @@
-"""The feedback of a run: outcomes of rollouts go to the sampler, the selection log and the metrics.
-
-The module needs no trainer and no accelerator, so a rollout worker's process can use it.
-"""
+"""The feedback of a run, without a trainer: outcomes of rollouts go to the sampler, the log and the metrics."""
 
 import logging
 import time
@@ -17,7 +14,7 @@ from trl_vade.samplers.base import PosteriorSampler
 from trl_vade.samplers.information import mixed_group_probability, spread_group_probability
 from trl_vade.samplers.priors import even_draw_ratio
 
-from .batch_metrics import InFlight, StratumMetrics, VariantMetrics, batch_metrics
+from .batch_metrics import InFlight, StratumMetrics, VariantMetrics, batch_metrics, joined
 from .log import SelectionLog
 from .outcomes import GroupOutcomes
 from .signal import RewardSignal
@@ -29,9 +26,8 @@ logger = logging.getLogger(__name__)  # accelerate's logger would need its proce
 class Feedback:
     """The connection from the outcomes of rollouts back to the sampler, with running totals.
 
-    `sampler` is the replica of this process, and `num_generations` G. One process alone `writes` the log, and the
-    warnings by `say`. `stratify`, (N,), are labels for metrics of each stratum. Without a `signal` rewards are pass
-    rates.
+    `sampler` is the replica of this process. One process alone `writes` the log, and the warnings by `say`.
+    `stratify`, (N,), are labels for metrics of each stratum. Without a `signal` rewards are pass rates.
     """
 
     def __init__(
@@ -48,8 +44,8 @@ class Feedback:
     ):
         self.signal = signal or RewardSignal("reward", ["reward"], threshold=0.5)
         self.sampler, self.num_generations, self.log = sampler, num_generations, log
-        self.strata = None if stratify is None else StratumMetrics(stratify)
-        self._parts = [part for part in (self.strata, variants) if part is not None]
+        strata = None if stratify is None else StratumMetrics(stratify)
+        self._parts = [part for part in (strata, variants) if part is not None]
         self.rollouts = 0  # completions scored so far
         self.seconds = {"selection": 0.0, "generation": 0.0, "step": 0.0}  # wall time so far
         self.rounds: list[tuple[InFlight, GroupOutcomes]] = []  # of the last batch; a refill is a round of its own
@@ -85,17 +81,16 @@ class Feedback:
             self._initial.append(outcomes)
             return {}
         staleness = self.sampler.posterior.step - in_flight.posterior_step
-        predicted = float(in_flight.predicted_gradient.mean())
-        even_draw = self._observe(outcomes, global_step, predicted, refill=in_flight.refill)
+        even_draw = self._observe(in_flight, outcomes, global_step)
         self.rounds = [*(self.rounds if in_flight.refill else []), (in_flight, outcomes)]
-        of_rows = self.sampler.metrics() | batch_metrics(self.rounds)
+        batch, metrics = joined(self.rounds), self.sampler.metrics()
+        metrics |= batch_metrics(*batch)
         for part in self._parts:
-            of_rows |= part.of(self.rounds, self.sampler)
+            metrics |= part.of(*batch, self.sampler)
         if self.signal.is_spread:
-            of_rows.pop("mean_difficulty", None)  # it is that of a pass rate
-            of_rows = {name.replace("pass_rate", "spread"): value for name, value in of_rows.items()}
-        totals = {"outage": float(self.outage), "staleness": float(staleness), "rollouts": float(self.rollouts)}
-        return of_rows | totals | {"even_draw_ratio": even_draw}
+            metrics = {name.replace("pass_rate", "spread"): value for name, value in metrics.items()}
+        totals = {"outage": self.outage, "staleness": staleness, "rollouts": self.rollouts}
+        return metrics | {name: float(total) for name, total in totals.items()} | {"even_draw_ratio": even_draw}
 
     def finish_initialisation(self) -> None:
         """Take over the outcomes of all initial rounds as one step; nothing was trained on, so no row need rest."""
@@ -105,14 +100,14 @@ class Feedback:
             np.add.at(successes, outcomes.sample_index, outcomes.successes)
             np.add.at(trials, outcomes.sample_index, outcomes.trials)
             has_gradient[outcomes.sample_index[outcomes.has_gradient]] = True
-        self._initial, predicted = [], self.in_flight(rows).predicted_gradient.mean()
-        self._observe(GroupOutcomes(rows, successes, trials, has_gradient), 0, float(predicted), initial=True)
+        self._initial, in_flight = [], self.in_flight(rows, initialising=True)
+        self._observe(in_flight, GroupOutcomes(rows, successes, trials, has_gradient), 0)
 
     def warm_start(self, evidence: GroupOutcomes, source: str) -> None:
         """Observe the evidence of another run as one step, before the first draw; without rows do nothing."""
         if len(evidence.sample_index):
             self.sampler.take_over(evidence.sample_index, evidence.successes, evidence.trials)
-            self._write(evidence, 0, None, warm_start=source)
+            self._write(evidence, 0, predicted_effective_ratio=None, warm_start=source)
 
     def adopt_signal(self, metadata: Mapping[str, Any]) -> None:
         """Load the learned signal of a snapshot's `metadata` into the signal and the sampler."""
@@ -126,7 +121,7 @@ class Feedback:
         return {**totals, "outage": self._guard.state_dict(), "log": self.log.position._asdict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Load the totals of `state`, without the place in the log."""
+        """Load the totals of `state`; for the place in the log see `resume_log`."""
         self.rollouts = int(state["rollouts"])
         self.seconds = {name: float(state["seconds"][name]) for name in self.seconds}
         self._guard.load_state_dict(state["outage"])
@@ -136,18 +131,16 @@ class Feedback:
         if self.writes:
             self._say(self.log.resume(state["log"]))
 
-    def _observe(
-        self, outcomes: GroupOutcomes, global_step: int, predicted: float, refill: int = 0, initial: bool = False
-    ) -> float:
-        spreads, more = self.signal.is_spread, {"refill": refill} if refill else {}
+    def _observe(self, in_flight: InFlight, outcomes: GroupOutcomes, global_step: int) -> float:
+        """Take a step of the sampler and write its line; return the share that an even draw would give."""
+        spreads, refill = self.signal.is_spread, in_flight.refill
         if not refill or outcomes.has_gradient.any():  # the watch counts generation batches
             self._say(self._watch.observe(outcomes, spreads=spreads))
         self._say(self._guard.judge(outcomes, spreads=spreads))
         groups = (outcomes.sample_index, outcomes.successes, outcomes.trials)
         if self.outage:
-            more["observed"] = False
             self.sampler.observe(*(values[:0] for values in groups))  # a step without evidence
-        elif initial:
+        elif in_flight.initialising:
             self.sampler.take_over(*groups)
         else:
             self.sampler.observe(*groups, outcomes.has_gradient)
@@ -159,13 +152,18 @@ class Feedback:
                 f"{abbreviated(again)}. Check their columns, or drop these rows. This is said once."
             )
         even_draw = even_draw_ratio(self.sampler.posterior, self.num_generations, spreads=spreads)
-        self._write(outcomes, global_step, predicted, even_draw_ratio=even_draw, **more)
+        numbers = {
+            "predicted_effective_ratio": float(in_flight.predicted_gradient.mean()),
+            "even_draw_ratio": even_draw,
+        }
+        more = ({"refill": refill} if refill else {}) | ({"observed": False} if self.outage else {})
+        self._write(outcomes, global_step, **numbers, **more)
         return even_draw
 
-    def _write(self, outcomes: GroupOutcomes, global_step: int, predicted: float | None, **more: Any) -> None:
+    def _write(self, outcomes: GroupOutcomes, global_step: int, **more: Any) -> None:
         if self.writes:
-            more = {"rollouts": self.rollouts, "predicted_effective_ratio": predicted, **more}
-            self.log.append(outcomes, step=self.sampler.posterior.step, global_step=global_step, **more)
+            places = {"step": self.sampler.posterior.step, "global_step": global_step, "rollouts": self.rollouts}
+            self.log.append(outcomes, **places, **more)
 
     def _say(self, notice: str | None) -> None:
         if notice and self.writes:

@@ -1,19 +1,17 @@
 """The selection log `vade_selection.jsonl`: the chosen rows and their outcomes, one line a generation batch.
 
-`replay` gives the posterior at any step. Each line ends with a digest of all that is before it, so an altered or
-missing line is found without parsing any.
+Each line ends with a digest of all before it. `docs/reference/files.md` has the fields.
 """
 
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from trl_vade.errors import CheckpointSaveError, SnapshotCorruptError
 from trl_vade.files import replace_durably
-from trl_vade.samplers.posterior import BetaPosterior
 
 from .outcomes import GroupOutcomes
 
@@ -41,24 +39,21 @@ START = Position()
 
 
 class SelectionLog:
-    """One selection log, to append to, continue and read.
-
-    `docs/reference/files.md` has the fields of a line. `position` is the end of the lines of this object's run.
-    """
+    """One selection log, to append to, continue and read; `position` is the end of the lines of this object's run."""
 
     def __init__(self, directory: str | os.PathLike[str]):
         self.path, self.position = Path(directory) / SELECTION_LOG_FILE, START
 
-    def append(self, outcomes: GroupOutcomes, *, step: int, **more: float | str | None) -> None:
-        """Write one generation batch at `position`, and drop what a stopped run wrote behind it.
+    def append(self, outcomes: GroupOutcomes, **numbers: float | str | None) -> None:
+        """Write one generation batch at `position`, over what a stopped run wrote behind it.
 
         The log of another run is set aside before the first line. A refused write is a `CheckpointSaveError`.
         """
         live = outcomes.has_gradient
-        ratio = None if "warm_start" in more else float(live.sum() / max(live.size, 1))
-        line: dict[str, Any] = {"step": step, **more, "effective_gradient_ratio": ratio}
+        ratio = None if "warm_start" in numbers else float(live.sum() / max(live.size, 1))
+        line: dict[str, Any] = {**numbers, "effective_gradient_ratio": ratio}
         line |= {name: getattr(outcomes, name).tolist() for name in ("sample_index", "successes", "trials")}
-        if (live != ((outcomes.successes > 0) & (outcomes.successes < outcomes.trials))).any():
+        if (live != outcomes.is_mixed).any():
             line["mixed"] = live.tolist()
         position, text = self.position.after(json.dumps(line).encode()[:-1])
         try:
@@ -79,7 +74,7 @@ class SelectionLog:
     def resume(self, saved: Mapping[str, Any] | None) -> str | None:
         """Continue at the `saved` position (`Position._asdict()`).
 
-        A log that does not lead there is set aside, and a new one begins. Then a notice for the user is returned.
+        A log that does not lead there is set aside, a new one begins, and a notice for the user is returned.
         """
         wanted, self.position = Position(**saved or {}), START
         problem = f"it is missing, shorter than the {wanted.lines} lines of the checkpoint, or of another run"
@@ -113,9 +108,9 @@ class SelectionLog:
         return target
 
     def read(self) -> list[dict[str, Any]]:
-        """Return all lines, oldest first, or those up to `position` if that is set; an empty list without a log.
+        """Return the lines up to `position`, or all where there is none; half a last line is left out.
 
-        An altered or missing line is a `SnapshotCorruptError`. Half a last line, of a killed process, is left out.
+        An altered or missing line is a `SnapshotCorruptError`.
         """
         return [json.loads(content + b"}") for content, _ in self._sealed()]
 
@@ -136,13 +131,3 @@ class SelectionLog:
                         "file from a copy: a replay needs every line."
                     )
                 yield content, at
-
-
-def replay(lines: Iterable[dict[str, Any]], posterior: BetaPosterior) -> Iterator[BetaPosterior]:
-    """Let a new `posterior`, of the run's decays, observe the lines of a log, and yield it after each line."""
-    for line in lines:
-        if line.get("observed", True):
-            posterior.observe(line["sample_index"], line["successes"], line["trials"], line.get("mixed"))
-        else:  # left out in a reward outage
-            posterior.observe([], [], [])
-        yield posterior

@@ -1,8 +1,7 @@
 """On-time selection: each generation batch is chosen after the previous one was scored.
 
 A torch `Sampler` under TRL chooses too early: accelerate's data loader fetches one batch ahead, and the Trainer pulls
-a whole accumulation window before its first step. A resume would replay the loader without feedback. So the data
-loader carries only tickets, and this module chooses the rows.
+a whole accumulation window before its first step. So the data loader carries only tickets.
 """
 
 import functools
@@ -30,10 +29,9 @@ logger = get_logger(__name__)
 
 
 class OnTimeSelection:
-    """The selection of a run: it chooses the rows of each generation batch, loads them, and records their scores.
+    """The selection of a run: it chooses the K = `num_groups` rows of each generation batch, loads and scores them.
 
-    Every process holds a replica of the sampler. The choice of process 0 is broadcast. The scores arrive gathered, so
-    all replicas stay equal. `num_groups` is K, the rows of a generation batch.
+    Every process holds a replica of the sampler. The choice of process 0 is broadcast, and the scores arrive gathered.
     """
 
     def __init__(self, feedback: Feedback, dataset: Dataset, *, num_groups: int, accelerator: Accelerator):
@@ -41,26 +39,15 @@ class OnTimeSelection:
         self.dataset, self.num_groups, self.accelerator = dataset, num_groups, accelerator
         self.num_generations = feedback.num_generations
         self.loader = RowLoader(dataset, num_generations=self.num_generations, accelerator=accelerator)
-        self._in_flight: InFlight | None = None
+        self.in_flight: InFlight | None = None  # the rows that were chosen and have no scores yet
         self._seconds_before = 0.0  # of selection, before the last generation batch was chosen
 
-    def describe_rows(self, *, adaptive: bool) -> None:
-        """Log the warnings about the training set, before training; `adaptive` if outcomes decide the choices."""
-        num_rows, left_out = len(self.dataset), len(self.dataset) - self.num_groups
+    def say_transform(self) -> None:
+        """Log a warning if the rows have a transform, which runs less often here than in TRL."""
         if self.loader.decoder.has_transform:
             logger.warning(
                 "The training rows have a transform (`Dataset.set_transform`). The trainer runs it once for each "
                 "chosen row, and TRL for each completion. With a random one a group's completions share one draw."
-            )
-        if adaptive and left_out < self.num_groups:
-            logger.warning(
-                f"A generation batch takes {self.num_groups} of the {num_rows} training rows, so selection can leave "
-                f"out only {left_out}. This is close to uniform choice. Add rows or use a smaller batch."
-            )
-        if adaptive and (num_copies := self.sample_keys[1]):
-            logger.warning(
-                f"{num_copies} of the {num_rows} training rows equal an earlier row in all columns. Each copy has a "
-                "posterior of its own. Drop the copies, or add an id column if they are different questions."
             )
 
     def choose(self) -> Rows:
@@ -75,10 +62,9 @@ class OnTimeSelection:
                 self.loader.prefetch(self.sampler.peek(self.num_groups).sample_index)
 
     def refill(self, missing: int) -> Rows | None:
-        """Draw `missing` more rows for the batch scored last, load them, and return this process's share.
+        """Draw at least `missing` other rows for the batch scored last, load them, and return this process's share.
 
-        No row of the batch is drawn twice. The completions divide among the processes. None if too few other rows are
-        left, or during a reward outage.
+        None if too few other rows are left, or during a reward outage.
         """
         rounds, size = self.feedback.rounds, self._divisible(missing)
         drawn = np.concatenate([in_flight.sample_index for in_flight, _ in rounds])
@@ -87,15 +73,12 @@ class OnTimeSelection:
         return self._draw(size, refill=len(rounds), exclude=drawn)
 
     def initial_batches(self) -> Iterator[Rows]:
-        """Yield this process's share of every row once (Algorithm 1, lines 1-4), K rows at a time.
-
-        The first rows fill up the last batch if its completions do not divide among the processes.
-        """
+        """Yield this process's share of all rows, K at a time (Algorithm 1, lines 1-4); the first fill up the last."""
         num_rows = len(self.dataset)
         for start in range(0, num_rows, self.num_groups):
             size = self._divisible(min(self.num_groups, num_rows - start))
             sample_index = np.arange(start, start + size, dtype=np.int64) % num_rows
-            self._in_flight = self.feedback.in_flight(sample_index, initialising=True)
+            self.in_flight = self.feedback.in_flight(sample_index, initialising=True)
             yield self.loader.load(sample_index)
 
     def score(
@@ -108,7 +91,7 @@ class OnTimeSelection:
 
     def record(self, outcomes: GroupOutcomes, global_step: int) -> dict[str, float]:
         """Pass the outcomes of the rows in flight to the sampler; return the metrics of their batch with refills."""
-        in_flight, self._in_flight = self.in_flight, None
+        in_flight, self.in_flight = self.in_flight, None
         with self.feedback.timed("selection"):
             metrics = self.feedback.observe(in_flight, outcomes, global_step)
         seconds = self.feedback.seconds["selection"] - self._seconds_before
@@ -119,20 +102,13 @@ class OnTimeSelection:
         """The result of `row_keys.sample_keys`, computed once."""
         return sample_keys(self.dataset)
 
-    @property
-    def in_flight(self) -> InFlight:
-        """The rows that were chosen and have no scores yet."""
-        if self._in_flight is None:
-            raise RuntimeError("Rewards arrived before a generation batch was chosen. This is a bug in trl_vade.")
-        return self._in_flight
-
     def _draw(self, size: int, *, refill: int = 0, exclude: NDArray[np.int64] | None = None) -> Rows:
         with self.feedback.timed("selection"):
             sample_index = self.sampler.draw(size, exclude=exclude).sample_index
             if self.accelerator.num_processes > 1:  # another node's libm may round differently and choose other rows
                 chosen = torch.as_tensor(sample_index, device=self.accelerator.device)
                 sample_index = broadcast(chosen, from_process=0).cpu().numpy()
-            self._in_flight = self.feedback.in_flight(sample_index, refill=refill)
+            self.in_flight = self.feedback.in_flight(sample_index, refill=refill)
             return self.loader.load(sample_index)
 
     def _divisible(self, size: int) -> int:

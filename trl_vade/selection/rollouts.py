@@ -1,8 +1,4 @@
-"""The rollouts of a generation batch to train on: all with a gradient, or those with the most varied advantages.
-
-D3S (arXiv 2509.22115) trains on the subset of rollouts with the largest variance of advantages, over the whole batch.
-It starts with a small share and ends with all.
-"""
+"""The rollouts of a generation batch to train on: those with a gradient, or the most varied (D3S, 2509.22115)."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,12 +9,9 @@ SAME_VARIANCE = 1e-12
 def most_varied(advantages: ArrayLike, n: int) -> NDArray[np.int64]:
     """Return the places, (n,) ascending, of the `n` of N `advantages` with the largest variance among such subsets.
 
-    Such a subset holds the lowest and the highest values (D3S, section 3.1; PODS, arXiv 2504.13818, theorem 1), and is
-    found in O(N log N). Ties are settled alike on all processes: the values are sorted with equal ones in their order,
-    and of equally good subsets the one with the fewest values from the low end is taken.
-
-    Raises:
-        ValueError: `n` is not in [0, N], or an advantage is not finite.
+    Such a subset holds the lowest and the highest values (D3S, section 3.1; PODS, arXiv 2504.13818, theorem 1). Ties
+    are settled alike on all processes: equal values stay in their order, and of equally good subsets the one with the
+    fewest values from the low end is taken. `n` outside [0, N] and an infinite advantage or NaN are a `ValueError`.
     """
     values = np.asarray(advantages, dtype=np.float64)
     if not 0 <= n <= len(values) or not np.isfinite(values).all():

@@ -8,17 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trl_vade.errors import ConfigurationError, ObservationError, abbreviated
+from trl_vade.errors import ConfigurationError, ObservationError
 
-from .outcomes import (
-    GroupOutcomes,
-    group_outcomes,
-    in_groups,
-    read_by_total,
-    rows_with_gradient,
-    spread_outcomes,
-    total_rewards,
-)
+from .outcomes import GroupOutcomes, differ, group_outcomes, in_groups, read_by_total, spread_outcomes, total_rewards
 
 SPREAD = "spread"  # the threshold for spreads: the share of pairs of completions with different rewards
 AUTO = "auto"  # the threshold that is learned: halfway between two reward values, or `SPREAD` with more
@@ -37,7 +29,7 @@ def names_of_success(names: Sequence[str]) -> list[str]:
 def success_name(reward_names: Sequence[str], declared: str | None) -> str | None:
     """Return the `declared` reward function, or the only one of `names_of_success`; None if the names leave it open.
 
-    A declared name that is none of the functions, or that several have, is a `ConfigurationError`.
+    A declared name that is not that of exactly one function is a `ConfigurationError`.
     """
     if declared is None:
         told = names_of_success(reward_names)
@@ -55,8 +47,7 @@ class RewardSignal:
 
     `name` is the reward function that means success, of the `names` of all F in TRL's order; None: the spread of the
     total reward. `threshold` is the smallest reward of a success, `SPREAD`, `AUTO`, or None for fractions of it: of 0
-    to 1, or of the lowest to the highest reward of the first `LEARNING` generation batches if one lies outside. `say`
-    is called with each message for the user.
+    to 1, or of the rewards of the first `LEARNING` batches if one lies outside. `say` gets each message for the user.
     """
 
     def __init__(
@@ -110,7 +101,7 @@ class RewardSignal:
         """Count the successes, trials and gradients of every group, and learn an open threshold or bounds.
 
         `rewards`, (K*G, F), come from all processes, groups of G side by side. An infinite one, from which TRL 1.16
-        would make NaN weights, is an `ObservationError`. For `weights` and `normalise` see `rows_with_gradient`.
+        would make NaN weights, is an `ObservationError`. For `weights` and `normalise` see `total_rewards`.
         """
         infinite = zip(self._names, np.isinf(rewards).sum(axis=0).tolist(), strict=True)
         if counts := {name: count for name, count in infinite if count}:
@@ -120,20 +111,11 @@ class RewardSignal:
                 "function and resume from the last checkpoint."
             )
         grouped = in_groups(rewards, sample_index)
-        scores = None if self._name is None else rewards[:, self._names.index(self._name)]
-        if scores is not None and not np.isnan(scores).all():
-            self._learn(scores[~np.isnan(scores)])
         total = total_rewards(grouped, weights, normalise=normalise)
-        read = total if scores is None else in_groups(scores, sample_index)
+        read = total if self._name is None else grouped[:, :, self._names.index(self._name)]
+        if self._name is not None and (scores := read[~np.isnan(read)]).size:
+            self._learn(scores)
         unread = np.isnan(read).all(axis=1) & ~np.isnan(total).all(axis=1)  # rows of another task
-        if unread.any():
-            rows = sample_index[unread].tolist()
-            self._once(
-                "unread",
-                f"The reward function {self._name!r} returned None for all completions of the rows "
-                f"{abbreviated(rows)}. They are chosen by the spread of their total rewards. To choose them by "
-                "success, let one function score all rows, and set vade_success_reward to it.",
-            )
         if self.is_spread:
             outcomes = spread_outcomes(np.where(unread[:, None], total, read), sample_index)
             known = outcomes.trials > 0
@@ -145,28 +127,25 @@ class RewardSignal:
                     f"a success, and vade_success_reward to the one of {', '.join(self._names)} that means success.",
                 )
         else:
-            outcomes = group_outcomes(scores, sample_index, threshold=self.threshold, bounds=self.bounds)
+            outcomes = group_outcomes(read.ravel(), sample_index, threshold=self.threshold, bounds=self.bounds)
             outcomes = read_by_total(outcomes, total, unread)
         self._batches += 1
-        has_gradient = rows_with_gradient(grouped, weights, normalise=normalise).any(axis=1)
-        return replace(outcomes, has_gradient=has_gradient, total=total_rewards(grouped, weights))
+        return replace(outcomes, has_gradient=differ(total), total=total_rewards(grouped, weights))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the learned values, as JSON values."""
-        seen = None if self._seen is None else list(self._seen)
-        open_, values = self._threshold == AUTO, sorted(self._values)
-        return {"open": open_, "values": values, "seen": seen, "batches": self._batches}
+        learned = {"values": sorted(self._values), "seen": self._seen and list(self._seen)}
+        return {"open": self._threshold == AUTO, **learned, "batches": self._batches}
 
     def adopt(self, facts: Mapping[str, Any], state: Mapping[str, Any]) -> None:
         """Load the learned values from the `facts` and the `state` of a saved run; a threshold that is set stays."""
         if self._threshold == AUTO and not state.get("open"):
             self._threshold = facts.get("success_threshold")
         self._values, seen = set(state.get("values", ())), state.get("seen")
-        self._seen = None if seen is None else (seen[0], seen[1])
+        self._seen = seen and (seen[0], seen[1])
         self._batches = state.get("batches", LEARNING)
 
     def _learn(self, scores: NDArray[np.float64]) -> None:
-        """Learn the values or the bounds from the scores of a batch."""
         low, high = float(scores.min()), float(scores.max())
         gave = f"The reward function {self._name!r} gave {low:g} to {high:g}"
         if self._threshold == AUTO:

@@ -1,7 +1,7 @@
 """Watches over the outcomes of a run: reward outages, and generation batches that teach nothing.
 
-In an outage a judge that is down gives every answer the same verdict, and raises no error. Twenty such generation
-batches would erase the results of thousands of rollouts. So the posterior does not learn from the impossible.
+In an outage a judge that is down gives every answer the same verdict, and raises no error. Twenty such batches would
+erase the results of thousands of rollouts.
 """
 
 import math
@@ -12,18 +12,18 @@ import numpy as np
 
 from trl_vade.samplers.information import spread_group_probability
 from trl_vade.samplers.posterior import BetaPosterior
+from trl_vade.samplers.priors import EVIDENCE
 
 from .outcomes import GroupOutcomes
 
 CHANCE = 1e-4  # Below it, equal verdicts are an outage. In 38,400 sound batches there was none by chance.
 LIMIT = 20  # generation batches that are left out; a policy may really have collapsed
-EVIDENCE = 1.0  # the smallest alpha + beta of a row that predicts verdicts
 SURE = 1.0 - 1e-15  # the logarithm of a chance of 0 is no JSON value
 DUE = (10, 100, 1000, 10_000, 100_000)  # successive generation batches that teach nothing, for a warning
 
 
 class OutageGuard:
-    """A guard that tells which generation batches `posterior` must not observe, as in them all verdicts are alike."""
+    """A guard against batches that `posterior` must not observe: all verdicts are alike, against what it expects."""
 
     def __init__(self, posterior: BetaPosterior):
         self._posterior = posterior
@@ -87,28 +87,28 @@ class OutageGuard:
 
 
 class GradientWatch:
-    """A watch for successive generation batches without a gradient, or with a constant success signal."""
+    """A watch for successive generation batches without a gradient, or with answers that all count alike."""
 
     def __init__(self) -> None:
-        self._dead = self._constant = 0  # successive batches
+        self._dead = self._alike = 0  # successive batches
 
     def observe(self, outcomes: GroupOutcomes, *, spreads: bool = False) -> str | None:
         """Count a generation batch and return a warning, or None. For `spreads` see `OutageGuard.judge`."""
-        live, mixed = bool(outcomes.has_gradient.any()), bool(outcomes.is_mixed.any())
+        live, rates = bool(outcomes.has_gradient.any()), outcomes.pass_rate[outcomes.trials > 0]
         self._dead = 0 if live else self._dead + 1
-        self._constant = self._constant + 1 if live and not mixed else 0
-        rates = outcomes.pass_rate[outcomes.trials > 0]
+        self._alike = self._alike + 1 if live and not spreads and not outcomes.is_mixed.any() else 0
+        told = (
+            "" if spreads else f": {rates.mean():.0%} of the answers are right" if rates.size else ": none has a score"
+        )
         if self._dead in DUE:
-            right = "" if spreads or not rates.size else f", and {rates.mean():.0%} of them are right"
-            what = f"the answers of each get one reward{right}" if rates.size else "no completion got a score"
             return (
-                f"No group has had a gradient for {self._dead} generation batches: {what}. Check the reward function, "
-                "temperature, top_k, and whether the rows are too easy or too hard."
+                f"No group has had a gradient for {self._dead} generation batches{told}. "
+                "Check the reward function, temperature, top_k, and whether the rows are too easy or too hard."
             )
-        if self._constant in DUE:
+        if self._alike in DUE:
             return (
-                f"The rewards differ, but in {self._constant} generation batches all answers of each group counted "
-                f"as {'right' if rates.mean() > 0.5 else 'wrong'}. Selection needs answers that differ: set "
-                "vade_success_threshold to a reward that only some answers reach, or to 'spread'."
+                f"The rewards differ, but in {self._alike} generation batches all answers of each group counted "
+                f"alike{told}. Selection needs answers that differ: set vade_success_threshold to a reward that "
+                "only some answers reach, or to 'spread'."
             )
         return None

@@ -1,8 +1,4 @@
-"""Directories in the HF cache that are either complete or absent.
-
-A build writes to a hidden directory and is moved into place by one `os.replace`. A killed build leaves no partial
-result. If two builds race, the first wins, and the second uses its result.
-"""
+"""Directories in the HF cache that are either complete or absent; of two builds that race, the first wins."""
 
 import hashlib
 import json

@@ -1,7 +1,6 @@
 """The testbed's data set: scenes as rows for `GRPOTrainer`.
 
-Train and validation are disjoint for every seed and size, because the digest of a scene decides its split. The
-fine-tuning of the tiny model draws scenes of the train split only, from another stream.
+Train and validation are disjoint for every seed and size, because the digest of a scene decides its split.
 """
 
 import hashlib
@@ -48,10 +47,7 @@ def scene_digest(scene: Scene) -> bytes:
 
 
 def iter_scenes(stream: str, seed: int, mix: Callable[[int], Sequence[float]] | None = None) -> Iterator[Scene]:
-    """Yield different scenes without end, each from the split of `stream`.
-
-    Scene i depends on (seed, stream, i) and on the earlier scenes, because repetitions are rejected. A longer data set
-    starts with the shorter one. Only the stream `sft` may repeat a scene.
+    """Yield different scenes without end, each from the split of `stream`; only the stream `sft` may repeat one.
 
     Args:
         stream: `train`, `validation` or `sft`.

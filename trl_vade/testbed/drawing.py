@@ -1,7 +1,6 @@
 """The shapes and digits of the testbed's scenes, drawn flat on a white canvas of 56 x 56 pixels.
 
-Drawing uses neither anti-aliasing nor font files. The same calls give the same bytes everywhere, and a test can read a
-scene back from its pixels.
+Without anti-aliasing and font files the same calls give the same bytes everywhere.
 """
 
 from PIL import Image, ImageDraw

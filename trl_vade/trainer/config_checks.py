@@ -27,16 +27,11 @@ def validate(args: Any, config: type) -> None:
             "hub_token is set. The Trainer saves all settings in training_args.bin and uploads this file with the "
             "model: everybody could read it. Set the environment variable HF_TOKEN or run `hf auth login` instead."
         )
-    if args.vade_posterior_hub_id is not None and not args.push_to_hub:
-        raise ConfigurationError(
-            f"vade_posterior_hub_id={args.vade_posterior_hub_id!r} with push_to_hub=False: nothing is pushed. Set "
-            "push_to_hub=True. `trl-vade posterior push` publishes the posterior alone."
-        )
     if args.use_vllm and args.vllm_mode == "colocate" and "seed" in (args.generation_kwargs or {}):
         raise ConfigurationError(
-            f"generation_kwargs has seed={abbreviated(args.generation_kwargs['seed'])} with vllm_mode='colocate'. TRL "
-            "1.16 sends each prompt num_generations times with one set of sampling parameters. All completions of a "
-            "group would be equal, and no group would have a gradient. Remove it; `seed` seeds the run."
+            f"generation_kwargs has seed={abbreviated(args.generation_kwargs['seed'])} with vllm_mode='colocate': a "
+            "prompt that comes again would get the same answers, however the policy changed. Remove it; `seed` seeds "
+            "the run."
         )
     refuse_lossless(args, reason_against_lossless(args))
     if args.vade_down_sampling == "d3s" and args.top_entropy_quantile < 1:

@@ -19,10 +19,9 @@ from trl_vade.selection.report.writing import PAGE_FILE
 from trl_vade.version import __version__
 
 from .checkpoint.folders import complete_checkpoints
-from .harmless import HarmlessCallback, callback_of, harmless
 from .loader import generate_every
 from .presets import is_adaptive, setting
-from .report import live_run
+from .report import HarmlessCallback, callback_of, harmless, live_run
 from .run_facts import run_names
 
 SHARES = {  # words, by metric without `vade/`

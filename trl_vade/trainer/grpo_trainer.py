@@ -32,17 +32,15 @@ from .console import install_console
 from .equal_processes import refuse_differing_weights
 from .generation.corrections import correct_generation, without_missing_images
 from .generation.engine_processor import engine_with_trainers_processor
-from .harmless import callback_of
 from .images.once import ImagesOnce
 from .initial_posterior import may_resume, read_warm_start
 from .loader import TicketDataset, TicketSampler, UndisturbedWorker, numbers_of, of_tickets, rows_of_batch
 from .logged_pictures import pictures_once
-from .method_owners import say_own_views
 from .preflight import look_over
 from .presets import is_adaptive
 from .publishing.model_card import write_model_card
 from .publishing.publication import Publication
-from .report import VADEReportCallback
+from .report import VADEReportCallback, callback_of
 from .run_start import start_run, whole_run
 from .seams import arguments_of, signature_of
 from .selection_choice import make_selection
@@ -123,7 +121,6 @@ class VADEGRPOTrainer(GRPOTrainer):
             self.add_callback(StepTimer(lambda: self.selection.feedback.seconds, self._metrics["train"]))
         if on_time or args.vade_down_sampling not in (None, "none"):
             self._batch = GenerationBatch(self)
-        say_own_views(self)
         self.add_callback(VADEReportCallback(self))
         install_console(self)
 

@@ -109,13 +109,3 @@ def numbers_of(trainer: Any, prompts: list[Any]) -> list[Any]:
 def generation_is_due(trainer: Any) -> bool:
     """Return whether TRL generates in this micro-batch; a test holds this against `GRPOTrainer._prepare_inputs`."""
     return trainer._step % generate_every(trainer) == 0 or trainer._buffered_inputs is None
-
-
-@contextmanager
-def loading_ahead(trainer: Any) -> Iterator[None]:
-    """Stop decoding ahead when the block ends, also if a callback or an error ended the run early."""
-    try:
-        yield
-    finally:
-        if trainer.selection is not None:
-            trainer.selection.loader.decoder.forget()

@@ -68,9 +68,6 @@ def _shorter(rows: Dataset, count: Callable[[Dataset], Any], args: GRPOConfig, n
     lengths, most = count(rows), args.vade_max_prompt_length
     kept = np.flatnonzero(lengths <= most)
     if len(kept) == len(rows):
-        logger.info(
-            f"{name}: no prompt has more than {lengths.max(initial=0)} tokens (vade_max_prompt_length={most})."
-        )
         return rows
     if not len(kept):
         raise ConfigurationError(

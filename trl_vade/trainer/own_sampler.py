@@ -8,8 +8,8 @@ from typing import Any
 
 from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.samplers.base import PosteriorSampler, PromptSampler
+from trl_vade.samplers.own import OwnSampler, path_of
 from trl_vade.samplers.posterior import BetaPosterior
-from trl_vade.selection.own_sampler import OwnSampler, path_of
 
 VERBS = "draw, observe, state_dict, load_state_dict and metrics"
 SAMPLERS = ("thompson", "greedy", "uniform")
@@ -41,14 +41,10 @@ def as_text(sampler: Any) -> Any:
     return path
 
 
-def is_name(value: Any) -> bool:
-    """Return whether `value` is the name of a sampler, or has the form of an import path."""
-    return isinstance(value, str) and (value in SAMPLERS or _PATH.fullmatch(value) is not None)
-
-
 def check_sampler(value: Any) -> None:
     """Raise `ConfigurationError` unless `value`, a result of `as_text`, names a sampler or is None. Import nothing."""
-    if not (value is None or isinstance(value, PathOf) or is_name(value)):
+    named = isinstance(value, str) and (value in SAMPLERS or _PATH.fullmatch(value))
+    if not (value is None or isinstance(value, PathOf) or named):
         raise ConfigurationError(
             f"vade_sampler={abbreviated(value)} is not known. Set it to one of {', '.join(SAMPLERS)}, to the import "
             f"path of a sampler of your own, 'package.module:Class', or to an object with the verbs {VERBS}."

@@ -5,7 +5,6 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
@@ -15,9 +14,8 @@ from accelerate.logging import get_logger
 from trl_vade.errors import CheckpointSaveError, ConfigurationError
 
 from .checkpoint.folders import LOCK_FILE, look_at
-from .checkpoint.resuming import refuse_other_adapters, resolve_checkpoint
+from .checkpoint.resuming import resolve_checkpoint
 from .console import saying_how_it_ended
-from .loader import loading_ahead
 from .main_process import on_main_process
 from .preflight import check_stratify_by, lay_out_rows, why_not_chosen
 from .presets import is_adaptive
@@ -34,15 +32,17 @@ def whole_run(trainer: Any, asked: Any) -> Iterator[str | None]:
     """
     with holding(trainer.args.output_dir):
         checkpoint = resolve_checkpoint(asked, trainer.args.output_dir)
-        if checkpoint is not None:
-            refuse_other_adapters(trainer.model, checkpoint)
         line = look_at(Path(checkpoint)).line if checkpoint else ()
         trainer._line = on_main_process(lambda: (uuid4().hex[:16], line))
         if trainer.selection is not None and not is_adaptive(trainer.args):
             trainer.args.ignore_data_skip = False  # skipping tickets is free, and uniform keeps TRL's epochs
-        ends = trainer._last_checkpoint.watching(trainer.args), loading_ahead(trainer), saying_how_it_ended(trainer)
-        with ends[0], ends[1], ends[2], trainer.publication.of_run(trainer, checkpoint):
-            yield checkpoint
+        ends = trainer._last_checkpoint.watching(trainer.args), saying_how_it_ended(trainer)
+        with ends[0], ends[1], trainer.publication.of_run(trainer, checkpoint):
+            try:
+                yield checkpoint
+            finally:
+                if trainer.selection is not None:
+                    trainer.selection.loader.decoder.forget()  # what is decoded ahead
 
 
 @contextmanager
@@ -80,10 +80,8 @@ def _hold(folder: Path) -> IO[str]:
             ) from None
         except (ImportError, OSError):  # Windows, or a file system without locks
             pass
-        now = datetime.now(UTC).isoformat(timespec="seconds")
         file.truncate(0)
-        file.write(json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "start": now}) + "\n")
-        file.flush()
+        print(json.dumps({"pid": os.getpid(), "host": socket.gethostname()}), file=file, flush=True)
         return file
     except OSError as error:
         raise CheckpointSaveError(
@@ -113,7 +111,7 @@ def start_run(trainer: Any, *, resumed: bool, trial: Any = None) -> None:
         if not resumed and trainer.accelerator.is_main_process and (kept := log.set_aside()):
             logger.warning(f"The earlier choices are kept in {kept}. This run writes {log.path}.")
         if replaced or not trainer._has_begun:
-            trainer.selection.describe_rows(adaptive=is_adaptive(trainer.args))
+            trainer.selection.say_transform()
     trainer._has_begun = True
 
 

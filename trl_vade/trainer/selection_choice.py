@@ -90,17 +90,14 @@ def make_signal(args: GRPOConfig, reward_names: list[str], say: Callable[[str], 
             and no name tells which reward decides it.
     """
     name, threshold = success_name(reward_names, args.vade_success_reward), args.vade_success_threshold
-    of_pass_rates = {}
-    if args.vade_information_gain is not None:
-        of_pass_rates["vade_information_gain"] = args.vade_information_gain
-    if is_own(args):
-        of_pass_rates["vade_sampler"] = setting(args, "sampler")
-    if args.vade_variant_match == "difficulty":
-        of_pass_rates["vade_variant_match"] = "difficulty"
-    if args.vade_advantage == "diva":
-        of_pass_rates["vade_advantage"] = "diva"
-    if threshold not in (AUTO, SPREAD):
-        of_pass_rates["vade_success_threshold"] = threshold
+    reads = {  # of pass rates, which spreads are not
+        "vade_information_gain": args.vade_information_gain is not None,
+        "vade_sampler": is_own(args),
+        "vade_variant_match": args.vade_variant_match == "difficulty",
+        "vade_advantage": args.vade_advantage == "diva",
+        "vade_success_threshold": threshold not in (AUTO, SPREAD),
+    }
+    of_pass_rates = {name: setting(args, name.removeprefix("vade_")) for name, is_read in reads.items() if is_read}
     if of_pass_rates and (name is None or threshold == SPREAD):
         raise ConfigurationError(
             f"{abbreviated(of_pass_rates)} needs successes, but rows would be chosen by the spread of their rewards: "

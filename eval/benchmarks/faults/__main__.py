@@ -8,10 +8,64 @@ never disturbed: the same choices, the same posterior and the same weights, to t
 """
 
 import argparse
+import io
 import sys
+import tempfile
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from pathlib import Path
 
-from . import cases
+import torch
+
+from .bench import Bench, Result
+from .damage import damaged_checkpoints
+from .disks import disk_full, permission_denied
+from .hub import hub_failures, killed_while_pushing
+from .kills import killed_at_random, killed_in_a_save, killed_in_a_second_save
+from .kinds import kinds_killed, kinds_resumed
+from .rewards import reward_outage, rewards
+
+CASES: dict[str, Callable[[Bench], Result | list[Result]]] = {
+    "kinds": kinds_killed,
+    "resumes": kinds_resumed,
+    "kill-random": killed_at_random,
+    "kill-in-save": killed_in_a_save,
+    "kill-in-second-save": killed_in_a_second_save,
+    "checkpoint-files": damaged_checkpoints,
+    "disk-full": disk_full,
+    "permission": permission_denied,
+    "reward": rewards,
+    "outage": reward_outage,
+    "hub": hub_failures,
+    "kill-pushing": killed_while_pushing,
+}
+
+
+@contextmanager
+def bench(*, seed: int = 0, quick: bool = False) -> Iterator[Bench]:
+    """A bench in a folder of its own."""
+    with tempfile.TemporaryDirectory(prefix="vade-faults-") as directory:
+        yield Bench(Path(directory), seed=seed, quick=quick)
+
+
+def run_case(name: str, on: Bench) -> list[Result]:
+    """The rows of a case; what the runs print is not shown."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # the model is tiny, and threads that wait for each other are slow on a busy machine
+    try:
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            rows = CASES[name](on)
+    finally:
+        torch.set_num_threads(threads)
+    return rows if isinstance(rows, list) else [rows]
+
+
+def table(results: list[Result]) -> str:
+    head = ("case", "tries", "survived", "lost", "what happened")
+    lines = [head, *((r.case, str(r.tries), str(r.survived), str(r.lost), r.note) for r in results)]
+    width = max(len(line[0]) for line in lines)
+    return "\n".join(f"{case:{width}}  {a:>6}  {b:>8}  {c:>6}  {note}" for case, a, b, c, note in lines)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -19,18 +73,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--report", action="store_true", help="print the table, not only what was lost")
     parser.add_argument("--quick", action="store_true", help="the shortened form, for CI")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--only", choices=[*cases.CASES], action="append", help="this case; may be given several times"
-    )
+    parser.add_argument("--only", choices=[*CASES], action="append", help="this case; may be given several times")
     args = parser.parse_args(arguments)
     start, results = time.perf_counter(), []
-    with cases.bench(seed=args.seed, quick=args.quick) as on:
-        for name in args.only or cases.CASES:
+    with bench(seed=args.seed, quick=args.quick) as on:
+        for name in args.only or CASES:
             print(f"{name} ...", file=sys.stderr)
-            results += cases.run_case(name, on)
+            results += run_case(name, on)
     tries, lost = sum(result.tries for result in results), sum(result.lost for result in results)
     if args.report or lost:
-        print(cases.table(results if args.report else [result for result in results if result.lost]))
+        print(table(results if args.report else [result for result in results if result.lost]))
     form = "quick" if args.quick else "full"
     print(f"\n{tries} tries, {lost} lost; {time.perf_counter() - start:.0f} s ({form} form, seed {args.seed})")
     return int(lost > 0)

@@ -5,6 +5,7 @@ import multiprocessing
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,25 @@ from tests.support.runs import make_text_model
 from trl_vade.testbed.model import build_model
 from trl_vade.testbed.processor import build_processor
 
-from .result import Result
 from .runs import end_of, make_trainer
+
+
+@dataclass(frozen=True)
+class Result:
+    """`tries` of one kind of fault, `survived + lost` of them; `note` says in words what came of them."""
+
+    case: str
+    tries: int
+    survived: int
+    lost: int
+    note: str
+
+
+def summed(case: str, results: list[Result], note: str) -> Result:
+    """The results of several kinds of run as one; what was lost is named."""
+    lost = [f"{result.case}: {result.note}" for result in results if result.lost]
+    total = {name: sum(getattr(result, name) for result in results) for name in ("tries", "survived", "lost")}
+    return Result(case, **total, note="; ".join([note, *lost]))
 
 
 class Bench:
@@ -25,7 +43,10 @@ class Bench:
     def __init__(self, directory: Path, *, seed: int = 0, quick: bool = False):
         self.directory, self.seed, self.quick = directory, seed, quick
         self.model = make_text_model(directory / "model")
-        self.vision_model = make_vision_model(directory / "vision_model")
+        processor = build_processor()
+        self.vision_model = str(directory / "vision_model")  # the testbed's untrained Qwen2.5-VL
+        for part in (build_model(processor), processor):
+            part.save_pretrained(self.vision_model)
         self._ends: dict[str, dict[str, str]] = {}
         self._num_folders = 0
         # A server that has the imports forks the processes: this one has used torch, and must not be forked.
@@ -57,14 +78,6 @@ class Bench:
         return self._ends[key]
 
 
-def make_vision_model(path: Path) -> str:
-    """Write the testbed's untrained Qwen2.5-VL to `path`."""
-    processor = build_processor()
-    build_model(processor).save_pretrained(path)
-    processor.save_pretrained(path)
-    return str(path)
-
-
 def expect(condition: Any, otherwise: str) -> None:
     """An assertion that `python -O` keeps."""
     if not condition:
@@ -77,7 +90,7 @@ def expect_equal(left: dict[str, Any], right: dict[str, Any]) -> None:
     expect(not differing, f"the run ended with another {', '.join(differing)} than the undisturbed one")
 
 
-def tally(case: str, tries: dict[str, Callable[[], str]], note: str = "") -> Result:
+def tally(case: str, tries: dict[str, Callable[[], str]]) -> Result:
     """Try each; one that raises is lost. A try returns what it saw, which the note counts."""
     seen, lost = Counter(), []
     for name, attempt in tries.items():
@@ -85,8 +98,7 @@ def tally(case: str, tries: dict[str, Callable[[], str]], note: str = "") -> Res
             seen[attempt()] += 1
         except Exception as error:
             lost.append(f"{name}: {type(error).__name__}: {error}")
-    words = [note] if note else []
-    words += [text if number == len(tries) else f"{number} x {text}" for text, number in seen.items()]
+    words = [text if number == len(tries) else f"{number} x {text}" for text, number in seen.items()]
     words += [f"LOST {text}" for text in lost]
     return Result(case, len(tries), len(tries) - len(lost), len(lost), "; ".join(words))
 
@@ -134,6 +146,9 @@ class AtStep(TrainerCallback):
             self._do()
 
 
-def expect_finite(trainer: Any) -> None:
+def expect_finished(trainer: Any) -> None:
+    """Expect that a run came to its last step, with finite weights."""
+    step = trainer.state.global_step
+    expect(step == trainer.args.max_steps, f"the run ended at step {step}")
     for name, value in trainer.model.state_dict().items():
         expect(torch.isfinite(value).all(), f"{name} is not finite")

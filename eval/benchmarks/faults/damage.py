@@ -1,4 +1,4 @@
-"""A checkpoint, or the selection log, that is damaged after the save: every file of it, in five ways.
+"""A checkpoint that is damaged after the save: every file of it, in six ways.
 
 Bytes that changed in a file of the same size are found in the posterior alone, by its digest: others are left out.
 """
@@ -12,10 +12,8 @@ from typing import Any
 from tests.support.checkpoints import without_later
 from trl_vade.errors import VADEError
 from trl_vade.samplers.snapshot import POSTERIOR_FILE
-from trl_vade.selection.log import SELECTION_LOG_FILE
 
-from .bench import Bench, expect, expect_equal, heard, tally
-from .result import Result
+from .bench import Bench, Result, expect, expect_equal, tally
 from .runs import end_of
 
 SETTINGS = {"max_steps": 4, "use_adaptive_entropy": True}
@@ -84,51 +82,3 @@ def _damaged(bench: Bench, whole: Any, saved: Path, file: Path, damage: Callable
     finally:
         shutil.rmtree(output_dir)
     return "not read by a resume"
-
-
-# --------------------------------------------------------------------------------------------------- the selection log
-
-
-def _edited(edit: Callable[[list[bytes]], list[bytes]]) -> Callable[[Path], Any]:
-    return lambda path: path.write_bytes(b"".join(edit(path.read_bytes().splitlines(keepends=True))))
-
-
-LOGS: dict[str, Callable[[Path], Any]] = {
-    "a line missing in the middle": _edited(lambda lines: [lines[0], *lines[2:]]),
-    "its beginning missing": _edited(lambda lines: lines[1:]),
-    "its end missing": _edited(lambda lines: lines[:3]),
-    "two lines in another order": _edited(lambda lines: [lines[1], lines[0], *lines[2:]]),
-    "a number changed": _edited(lambda lines: [lines[0].replace(b'"trials": [4', b'"trials": [5'), *lines[1:]]),
-    "a line cut": _edited(lambda lines: [lines[0][:20] + b"\n", *lines[1:]]),
-    "empty": lambda path: path.write_bytes(b""),
-    "removed": lambda path: path.unlink(),
-}
-
-
-def damaged_logs(bench: Bench) -> Result:
-    """The run goes on with the posterior of the checkpoint and says what the log lacks, or it is refused."""
-    whole = bench.trainer(bench.folder(), max_steps=6, num_iterations=1, save_steps=4)
-    whole.train()
-    return tally("damaged selection log", {name: partial(_damaged_log, bench, whole, do) for name, do in LOGS.items()})
-
-
-def _damaged_log(bench: Bench, whole: Any, damage: Callable[[Path], Any]) -> str:
-    output_dir = bench.folder()
-    shutil.copytree(whole.args.output_dir, output_dir, dirs_exist_ok=True)
-    before = (output_dir / SELECTION_LOG_FILE).read_bytes()
-    damage(output_dir / SELECTION_LOG_FILE)
-    expect(
-        not (output_dir / SELECTION_LOG_FILE).exists() or (output_dir / SELECTION_LOG_FILE).read_bytes() != before,
-        "it is whole",
-    )
-    with heard() as messages:
-        try:
-            trainer = bench.trainer(output_dir, max_steps=6, num_iterations=1, save_strategy="no")
-            trainer.train(resume_from_checkpoint=without_later(output_dir / "checkpoint-4"))
-        except VADEError as error:
-            expect(SELECTION_LOG_FILE in str(error), f"the error does not name the log: {error}")
-            return "refused by name"
-    expect(any(SELECTION_LOG_FILE in text for text in messages), f"nothing was said of it: {messages}")
-    mine, theirs = end_of(trainer), end_of(whole)
-    expect_equal(mine | {"selection log": ""}, theirs | {"selection log": ""})
-    return "it was said, and the run came to the undisturbed end"

@@ -16,40 +16,48 @@ from trl_vade.errors import CheckpointSaveError
 from trl_vade.selection.log import SELECTION_LOG_FILE
 from trl_vade.trainer.checkpoint.folders import complete_checkpoints
 
-from .bench import AtStep, Bench, expect, expect_equal, refused, tally
+from .bench import AtStep, Bench, Result, expect, expect_equal, refused, tally
 from .kills import read_all
-from .result import Result
-from .runs import end_of, make_trainer
+from .runs import end_of
 
 CAP_DAC_OVERRIDE = 1 << 1  # root's right to write where no permission bit lets it (linux/capability.h)
 CAPABILITY_VERSION = 0x20080522
+NO_SPACE, DENIED = "No space left on device", "Permission denied"
+FULL_DISK = {  # a file that the save writes, and what the error has to say
+    "checkpoint-3/vade_posterior.safetensors.tmp": NO_SPACE,
+    "vade_posterior.safetensors.tmp": NO_SPACE,  # the copy in the output directory
+    "checkpoint-3/config.json": NO_SPACE,
+    "checkpoint-3/optimizer.pt": "RuntimeError",
+    "checkpoint-3/rng_state.pth": "RuntimeError",
+    "checkpoint-3/trainer_state.json": NO_SPACE,
+    "checkpoint-3/vade_checkpoint.json.tmp": NO_SPACE,
+}
+Disturbance = Callable[[Path, ExitStack], Any]
+"""What happens to a path; leaving the stack undoes it."""
 
 
-@contextmanager
-def file_size_limit(num_bytes: int) -> Iterator[None]:
-    """Let the kernel refuse files larger than this (EFBIG), to this process and inside the block."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+def disk_full(bench: Bench) -> Result:
+    """ENOSPC from the kernel for each kind of file of a checkpoint, through a link to /dev/full in its place."""
+    tries: dict[str, Callable[[], str]] = {
+        name: partial(refused_save, bench, name, full, words) for name, words in FULL_DISK.items()
+    }
+    tries["model.safetensors"] = partial(refused_save, bench, "", no_room_for_weights, "File too large")
+    tries[SELECTION_LOG_FILE] = partial(refused_line, bench, no_room_for_lines, "File too large")
+    if bench.quick:
+        names = ("vade_posterior.safetensors.tmp", "checkpoint-3/optimizer.pt", "model.safetensors")
+        tries = {name: tries[name] for name in (*names, SELECTION_LOG_FILE)}
+    return tally("disk full", tries)
 
 
-@contextmanager
-def no_room_for_weights() -> Iterator[None]:
-    """safetensors writes to a file of another name first, and so past a link to /dev/full: limit the size instead."""
-    save_file = modeling_utils.safe_save_file
-
-    def limited(*args: Any, **kwargs: Any) -> None:
-        with file_size_limit(4096):
-            save_file(*args, **kwargs)
-
-    modeling_utils.safe_save_file = limited
-    try:
-        yield
-    finally:
-        modeling_utils.safe_save_file = save_file
+def permission_denied(bench: Bench) -> Result:
+    """EACCES for the output directory, for one file of the checkpoint, and for the selection log."""
+    tries = {
+        "output directory": partial(refused_save, bench, "", protected, DENIED),
+        "from the start": partial(refused_start, bench),
+        "optimizer.pt": partial(refused_save, bench, "checkpoint-3/optimizer.pt", protected, DENIED),
+        SELECTION_LOG_FILE: partial(refused_line, bench, protected, DENIED),
+    }
+    return tally("permission denied", tries)
 
 
 class FailingSave:
@@ -61,11 +69,10 @@ class FailingSave:
     def __init__(self, bench: Bench):
         self._bench = bench
         self.output_dir = bench.folder()
-        self.folder = self.output_dir / f"checkpoint-{self.STEP}"
 
     def train(self, *callbacks: TrainerCallback, disturb: tuple[str, Callable[[], Any]] | None = None) -> None:
         """Train; `disturb` names a method of the trainer, and what happens before its call in the save."""
-        trainer = make_trainer(self._bench.model, self.output_dir, callbacks=[*callbacks], **self.SETTINGS)
+        trainer = self._bench.trainer(self.output_dir, callbacks=[*callbacks], **self.SETTINGS)
         if disturb:
             name, do = disturb
             method = getattr(trainer, name)
@@ -78,10 +85,6 @@ class FailingSave:
             setattr(trainer, name, disturbed)
         trainer.train()
 
-    def says(self, message: str, *parts: str) -> None:
-        for part in parts:
-            expect(part in message, f"the error does not say {part!r}: {message}")
-
     def complete(self) -> list[str]:
         """The complete checkpoints, each of which is read."""
         paths = complete_checkpoints(self.output_dir)
@@ -89,80 +92,87 @@ class FailingSave:
             read_all(path)
         return [path.name for path in paths]
 
-    def go_on(self) -> str:
-        """Resume from the newest complete checkpoint, and come to the end of the undisturbed run."""
-        trainer = make_trainer(self._bench.model, self.output_dir, **self.SETTINGS)
+    def go_on(self, message: str, *parts: str) -> str:
+        """Find the parts in the refusal; resume from the newest complete checkpoint to the undisturbed end."""
+        for part in parts:
+            expect(part in message, f"the error does not say {part!r}: {message}")
+        trainer = self._bench.trainer(self.output_dir, **self.SETTINGS)
         trainer.train(resume_from_checkpoint="auto")
         expect_equal(end_of(trainer), self._bench.end_of_undisturbed(**self.SETTINGS))
         return "CheckpointSaveError, and the checkpoint before goes on to the undisturbed end"
 
-    def is_refused(self, do: Callable[[ExitStack], Any], *, late: bool = False) -> str:
-        """Train up to the refusal, which `do` brings about at the save (`late`: before its last file).
 
-        What `do` enters is left when the run has stopped. Returns the words of the refusal.
-        """
-        with ExitStack() as stack:
-            disturb = ("_save_rng_state" if late else "save_model", lambda: do(stack))
-            message = refused(CheckpointSaveError, lambda: self.train(disturb=disturb))
-        before = [f"checkpoint-{step}" for step in range(1, self.STEP)]
-        self.says(message, str(self.folder), f"{self.output_dir / before[-1]} is whole", "Free disk space")
-        expect(self.complete() == before, f"{self.complete()} are complete")
-        return message
+def refused_save(bench: Bench, name: str, disturb: Disturbance, words: str) -> str:
+    """The save is refused for the path of this name; that of the trainer's state is written last."""
+    run = FailingSave(bench)
+    path = run.output_dir / name
+    method = "_save_rng_state" if path.name == TRAINER_STATE_NAME else "save_model"
+    with ExitStack() as stack:
+        message = refused(CheckpointSaveError, lambda: run.train(disturb=(method, lambda: disturb(path, stack))))
+    expect(run.complete() == ["checkpoint-1", "checkpoint-2"], f"{run.complete()} are complete")
+    return run.go_on(message, str(run.output_dir / "checkpoint-3"), "Free disk space", words)
 
 
-FULL_DISK = {  # a file that the save writes, and what the error has to say
-    "checkpoint-3/vade_posterior.safetensors.tmp": "No space left on device",
-    "vade_posterior.safetensors.tmp": "No space left on device",  # the copy in the output directory
-    "checkpoint-3/config.json": "No space left on device",
-    "checkpoint-3/optimizer.pt": "RuntimeError",
-    "checkpoint-3/rng_state.pth": "RuntimeError",
-    "checkpoint-3/trainer_state.json": "No space left on device",
-    "checkpoint-3/vade_checkpoint.json.tmp": "No space left on device",
-}
+def refused_line(bench: Bench, disturb: Disturbance, words: str) -> str:
+    """The line of the fifth step's choice is refused by the selection log."""
+    run = FailingSave(bench)
+    log = run.output_dir / SELECTION_LOG_FILE
+    with ExitStack() as stack:
+        begins = AtStep(4, lambda: disturb(log, stack), begins=True)
+        message = refused(CheckpointSaveError, lambda: run.train(begins))
+    expect(run.complete()[-1] == "checkpoint-4", f"{run.complete()} are complete")
+    return run.go_on(message, str(log), words, "resume_from_checkpoint='auto'")
 
 
-def disk_full(bench: Bench) -> Result:
-    """ENOSPC from the kernel for each kind of file of a checkpoint, through a link to /dev/full in its place."""
+def refused_start(bench: Bench) -> str:
+    run = FailingSave(bench)
+    with WriteProtected(run.output_dir):
+        message = refused(CheckpointSaveError, run.train)
+    expect(not list(run.output_dir.iterdir()), "something was written")
+    return run.go_on(message, str(run.output_dir), DENIED)
 
-    def full(name: str, words: str) -> str:
-        run = FailingSave(bench)
-        link = run.output_dir / name
 
-        def fill(_: ExitStack) -> None:
-            link.parent.mkdir(exist_ok=True)
-            link.symlink_to("/dev/full")
+def full(path: Path, stack: ExitStack) -> None:
+    """Put a link to /dev/full in the place of a file."""
+    path.parent.mkdir(exist_ok=True)
+    path.symlink_to("/dev/full")
+    stack.callback(lambda: path.is_symlink() and path.unlink())  # else who wrote it has tidied up
 
-        run.says(run.is_refused(fill, late=link.name == TRAINER_STATE_NAME), words)
-        if link.is_symlink():  # else who wrote it has tidied up
-            link.unlink()
-        return run.go_on()
 
-    def full_of_weights() -> str:
-        run = FailingSave(bench)
-        run.says(run.is_refused(lambda stack: stack.enter_context(no_room_for_weights())), "File too large")
-        return run.go_on()
+def protected(path: Path, stack: ExitStack) -> None:
+    """Take the right to write from a folder or a file, which is made where there is none."""
+    if not path.exists():
+        path.parent.mkdir()
+        path.touch()
+    stack.enter_context(WriteProtected(path))
 
-    def log_full() -> str:
-        run = FailingSave(bench)
-        log = run.output_dir / SELECTION_LOG_FILE
 
-        def fill() -> None:
-            log.rename(log.with_suffix(".kept"))
-            log.symlink_to("/dev/full")
+def no_room_for_weights(_: Path, stack: ExitStack) -> None:
+    """safetensors writes to a file of another name first, and so past a link to /dev/full: limit the size instead."""
+    save_file = modeling_utils.safe_save_file
 
-        message = refused(CheckpointSaveError, lambda: run.train(AtStep(4, fill, begins=True)))
-        run.says(message, str(log), "No space left on device", "resume_from_checkpoint='auto'")
-        expect(run.complete()[-1] == "checkpoint-4", f"{run.complete()} are complete")
-        log.unlink()
-        log.with_suffix(".kept").rename(log)
-        return run.go_on()
+    def limited(*args: Any, **kwargs: Any) -> None:
+        with file_size_limit(4096):
+            save_file(*args, **kwargs)
 
-    tries: dict[str, Callable[[], str]] = {name: partial(full, name, words) for name, words in FULL_DISK.items()}
-    tries |= {"model.safetensors": full_of_weights, SELECTION_LOG_FILE: log_full}
-    if bench.quick:
-        names = ("vade_posterior.safetensors.tmp", "checkpoint-3/optimizer.pt", "model.safetensors")
-        tries = {name: tries[name] for name in (*names, SELECTION_LOG_FILE)}
-    return tally("disk full", tries)
+    modeling_utils.safe_save_file = limited
+    stack.callback(setattr, modeling_utils, "safe_save_file", save_file)
+
+
+def no_room_for_lines(path: Path, stack: ExitStack) -> None:
+    """/dev/full cannot be cut to a length, as the selection log is before each line."""
+    stack.enter_context(file_size_limit(path.stat().st_size))
+
+
+@contextmanager
+def file_size_limit(num_bytes: int) -> Iterator[None]:
+    """Let the kernel refuse files larger than this (EFBIG), to this process and inside the block."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 class WriteProtected:
@@ -191,51 +201,3 @@ class WriteProtected:
         expect(self._libc.capget(header, sets) == 0, f"capget: {os.strerror(ctypes.get_errno())}")
         sets[0] = sets[0] | (CAP_DAC_OVERRIDE & sets[1]) if wanted else sets[0] & ~CAP_DAC_OVERRIDE
         expect(self._libc.capset(header, sets) == 0, f"capset: {os.strerror(ctypes.get_errno())}")
-
-
-def permission_denied(bench: Bench) -> Result:
-    """EACCES for the output directory, for one file of the checkpoint, and for the selection log."""
-
-    def directory() -> str:
-        run = FailingSave(bench)
-        run.says(
-            run.is_refused(lambda stack: stack.enter_context(WriteProtected(run.output_dir))), "Permission denied"
-        )
-        return run.go_on()
-
-    def one_file() -> str:
-        run = FailingSave(bench)
-        file = run.folder / "optimizer.pt"
-
-        def protect(stack: ExitStack) -> None:
-            run.folder.mkdir()
-            file.touch()
-            stack.enter_context(WriteProtected(file))
-
-        run.says(run.is_refused(protect), "Permission denied")
-        return run.go_on()
-
-    def log() -> str:
-        run = FailingSave(bench)
-        path = run.output_dir / SELECTION_LOG_FILE
-        with ExitStack() as stack:
-            protect = AtStep(4, lambda: stack.enter_context(WriteProtected(path)), begins=True)
-            message = refused(CheckpointSaveError, lambda: run.train(protect))
-        run.says(message, str(path), "Permission denied")
-        expect(run.complete()[-1] == "checkpoint-4", f"{run.complete()} are complete")
-        return run.go_on()
-
-    def from_the_start() -> str:
-        run = FailingSave(bench)
-        with WriteProtected(run.output_dir):
-            run.says(refused(CheckpointSaveError, run.train), str(run.output_dir), "Permission denied")
-        expect(not list(run.output_dir.iterdir()), "something was written")
-        return run.go_on()
-
-    tries = {
-        "output directory": directory,
-        "from the start": from_the_start,
-        "optimizer.pt": one_file,
-        SELECTION_LOG_FILE: log,
-    }
-    return tally("permission denied", tries)

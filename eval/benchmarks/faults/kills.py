@@ -19,8 +19,7 @@ from trl_vade.trainer.checkpoint.folders import complete_checkpoints, look_at
 from trl_vade.trainer.checkpoint.generation_batch import file_name
 from trl_vade.trainer.checkpoint.resuming import resolve_checkpoint
 
-from .bench import Bench, expect, expect_equal, refused
-from .result import Result
+from .bench import Bench, Result, expect, expect_equal, refused
 from .runs import train_to_be_killed
 
 PATIENCE = 300.0  # seconds for a process to say something; no timing decides a result

@@ -5,9 +5,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .bench import Bench, expect, expect_equal, tally
+from .bench import Bench, Result, expect, expect_equal, summed, tally
 from .kills import KilledRuns
-from .result import Result, summed
 from .runs import end_of
 
 STEPS = {"pictures": True, "max_steps": 8, "save_total_limit": None}

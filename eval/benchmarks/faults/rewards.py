@@ -1,4 +1,4 @@
-"""Reward functions that misbehave, rows that leave nothing to choose, and a reward outage."""
+"""Reward functions that misbehave, and a reward outage."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -8,16 +8,14 @@ from typing import Any
 import numpy as np
 from safetensors.torch import load_file
 
-from tests.support.rows import make_text_rows
 from tests.support.runs import says_a_digit
 from trl_vade.errors import ObservationError
 from trl_vade.samplers.posterior import BetaPosterior
 from trl_vade.selection.log import SelectionLog
 from trl_vade.trainer.checkpoint.folders import complete_checkpoints
 
-from .bench import AtStep, Bench, expect, expect_equal, expect_finite, heard, refused, tally
-from .result import Result
-from .runs import end_of, make_trainer
+from .bench import AtStep, Bench, Result, expect, expect_equal, expect_finished, heard, refused, tally
+from .runs import end_of
 
 NAN = float("nan")
 Answer = Callable[[list[float]], Any]
@@ -56,25 +54,30 @@ UNSCORED: dict[str, Answer] = {
     "None for all": lambda rewards: [None] * len(rewards),
     "NaN for all": lambda rewards: [NAN] * len(rewards),
 }
-CONSTANT: dict[str, tuple[float, float | None, str]] = {  # the reward, the threshold, what is said
-    "always 1": (1.0, 0.5, "100% of them are right"),
-    "always 0": (0.0, 0.5, ", and 0% of them are right"),
-    "always 0.3, as a fraction": (0.3, None, "and 30% of them are right"),
-}
 ONE_SAVE_A_BATCH = {"num_iterations": 1, "max_steps": 6}
-NO_SAVE = {"num_iterations": 1, "max_steps": 12, "save_strategy": "no"}
+
+
+def rewards(bench: Bench) -> Result:
+    """Reward functions that raise, or return what they should not."""
+    tries: dict[str, Callable[[], str]] = {}
+    tries |= {name: partial(stopped_by_reward, bench, *case) for name, case in STOPPING.items()}
+    tries |= {name: partial(unscored, bench, answer) for name, answer in UNSCORED.items()}
+    if bench.quick:
+        quick = ("raises", "one too few", "inf", "None for a row", "NaN for a group", "None for all")
+        tries = {name: tries[name] for name in quick}
+    return tally("reward function", tries)
 
 
 def stopped_by_reward(bench: Bench, answer: Answer, error: type[Exception], words: str) -> str:
     output_dir = bench.folder()
-    trainer = make_trainer(bench.model, output_dir, disturbed(answer), **ONE_SAVE_A_BATCH)
+    trainer = bench.trainer(output_dir, reward=disturbed(answer), **ONE_SAVE_A_BATCH)
     message = refused(error, trainer.train)
     expect(words in message, f"the error says {message}")
     newest = complete_checkpoints(output_dir)[-1]
     expect(newest.name == "checkpoint-3", f"{newest.name} is the newest")
     for name, value in load_file(newest / "model.safetensors").items():
         expect(value.equal(trainer.model.state_dict()[name]), f"{name} was updated")
-    mended = make_trainer(bench.model, output_dir, **ONE_SAVE_A_BATCH)
+    mended = bench.trainer(output_dir, **ONE_SAVE_A_BATCH)
     mended.train(resume_from_checkpoint=True)
     expect_equal(end_of(mended), bench.end_of_undisturbed(**ONE_SAVE_A_BATCH))
     return "stopped before an update, and once mended goes on to the undisturbed end"
@@ -88,16 +91,11 @@ def unscored(bench: Bench, answer: Answer) -> str:
         states.append(trainer.selection.sampler.posterior.state_dict())
         return answer(rewards)
 
-    trainer = make_trainer(
-        bench.model,
-        output_dir := bench.folder(),
-        disturbed(note),
-        callbacks=[AtStep(4, lambda: states.append(trainer.selection.sampler.posterior.state_dict()))],
-        **ONE_SAVE_A_BATCH | {"save_strategy": "no"},
-    )
+    callback = AtStep(4, lambda: states.append(trainer.selection.sampler.posterior.state_dict()))
+    settings = ONE_SAVE_A_BATCH | {"save_strategy": "no", "reward": disturbed(note), "callbacks": [callback]}
+    trainer = bench.trainer(output_dir := bench.folder(), **settings)
     trainer.train()
-    expect(trainer.state.global_step == 6, f"the run ended at step {trainer.state.global_step}")
-    expect_finite(trainer)
+    expect_finished(trainer)
     before, after = states
     line = SelectionLog(output_dir).read()[3]
     given = [number is not None and number == number for number in answer([0.0] * 16)]
@@ -111,68 +109,6 @@ def unscored(bench: Bench, answer: Answer) -> str:
     for name, value in expected.state_dict().items():
         expect(np.array_equal(after[name], value), f"{name} of the posterior is another")
     return "the run goes on; no score is no trial"
-
-
-def constant(bench: Bench, value: float, threshold: float | None, words: str) -> str:
-    with heard() as warnings:
-        trainer = make_trainer(
-            bench.model,
-            bench.folder(),
-            lambda completions, **columns: [value] * len(completions),
-            vade_success_threshold=threshold,
-            **NO_SAVE,
-        )
-        trainer.train()
-    expect(trainer.state.global_step == 12, f"the run ended at step {trainer.state.global_step}")
-    expect_finite(trainer)
-    said = [text for text in warnings if "No group has had a gradient for 10 generation batches" in text]
-    expect(len(said) == 1 and words in said[0], f"the log says {warnings}")
-    return "the run goes on and says that no group has a gradient"
-
-
-def rewards(bench: Bench) -> Result:
-    """Reward functions that raise, return what they should not, or learn nothing from the answer."""
-    tries: dict[str, Callable[[], str]] = {}
-    tries |= {name: partial(stopped_by_reward, bench, *case) for name, case in STOPPING.items()}
-    tries |= {name: partial(unscored, bench, answer) for name, answer in UNSCORED.items()}
-    tries |= {name: partial(constant, bench, *case) for name, case in CONSTANT.items()}
-    if bench.quick:
-        quick = ("raises", "one too few", "inf", "None for a row", "NaN for a group", "None for all", "always 0")
-        tries = {name: tries[name] for name in quick}
-    return tally("reward function", tries)
-
-
-# ---------------------------------------------------------------------------------------------------- sets of rows
-
-POOLS: dict[str, tuple[int, float | None, str]] = {  # rows, the reward of all answers, what is said
-    "all mastered": (24, 1.0, "100% of them are right"),
-    "all impossible": (24, 0.0, ", and 0% of them are right"),
-    "one generation batch": (4, None, "selection can leave out only 0"),
-    "one row more": (5, None, "selection can leave out only 1"),
-    "ten identical rows": (10, None, "9 of the 10 training rows equal an earlier row"),
-}
-
-
-def pools(bench: Bench) -> Result:
-    """Training sets from which there is little to choose or to learn."""
-
-    def pool(name: str, num_rows: int, value: float | None, words: str) -> str:
-        rows = make_text_rows().select([0] * num_rows if "identical" in name else range(num_rows))
-        if "identical" in name:
-            rows = rows.remove_columns("id")
-        reward = says_a_digit if value is None else lambda completions, **columns: [value] * len(completions)
-        with heard() as warnings:
-            trainer = make_trainer(bench.model, bench.folder(), reward, rows, **NO_SAVE)
-            trainer.train()
-        expect(trainer.state.global_step == 12, f"the run ended at step {trainer.state.global_step}")
-        expect_finite(trainer)
-        expect(any(words in text for text in warnings), f"the log says {warnings}")
-        return "the run comes to its end and says what it sees"
-
-    return tally("set of rows", {name: partial(pool, name, *case) for name, case in POOLS.items()})
-
-
-# ------------------------------------------------------------------------------------------------- a reward outage
 
 
 class Stop(Exception):
@@ -190,50 +126,45 @@ OUTAGE_RUN = {  # 8 rows x 8 completions
 
 def reward_outage(bench: Bench) -> Result:
     """Half of each group is right, but from step 12 on every verdict is the same: until step 18, 23 or the end."""
+    tries = {
+        "all 0": partial(outage, bench, 0.0),
+        "all 1": partial(outage, bench, 1.0),
+        "all 0, and resumed inside it": partial(outage, bench, 0.0, interrupted=True),
+        "all 0 to the end": partial(outage, bench, 0.0, end=100),
+        "all 0 without the guard": partial(outage, bench, 0.0, end=23, guard=False),  # before rows are chosen again
+    }
+    return tally("reward outage", tries)
 
-    def outage(value: float, *, end: int = 18, interrupted: bool = False, guard: bool = True) -> str:
-        def half(completions: Any, trainer_state: Any, **columns: Any) -> list[float]:
-            if 12 <= trainer_state.global_step < end:
-                return [value] * len(completions)
-            return [float(number % 2) for number in range(len(completions))]
 
-        def stop() -> None:
-            raise Stop
+def outage(bench: Bench, value: float, *, end: int = 18, interrupted: bool = False, guard: bool = True) -> str:
+    def half(completions: Any, trainer_state: Any, **columns: Any) -> list[float]:
+        if 12 <= trainer_state.global_step < end:
+            return [value] * len(completions)
+        return [float(number % 2) for number in range(len(completions))]
 
-        output_dir = bench.folder()
-        callbacks = [AtStep(15, stop, begins=True)] if interrupted else []
-        trainer = make_trainer(bench.model, output_dir, half, callbacks=callbacks, **OUTAGE_RUN)
-        if not guard:
-            trainer.selection.feedback._guard.judge = lambda *groups, **signal: None
-        with heard() as warnings:
-            if interrupted:
-                refused(Stop, trainer.train)
-                trainer = make_trainer(bench.model, output_dir, half, **OUTAGE_RUN)
-                trainer.train(resume_from_checkpoint=True)
-            else:
-                trainer.train()
-        expect(trainer.state.global_step == 24, f"the run ended at step {trainer.state.global_step}")
-        expect_finite(trainer)
-        error = float(np.abs(trainer.selection.sampler.posterior.posterior_mean - 0.5).max())
-        left_out = sum(not line.get("observed", True) for line in SelectionLog(output_dir).read())
-        if not guard:
-            expect(error > 0.05, f"without the guard the posterior is off by {error:.2f} only")
-            return f"without the guard the pass rates are off by up to {error:.2f} (so there is something to survive)"
-        expect(sum("This looks like a reward outage" in text for text in warnings) == 1, f"the log says {warnings}")
-        expect(left_out == min(end, 24) - 12, f"{left_out} batches were left out")
-        if end > 24:
-            return "an outage to the end is said"
-        expect(any("reward outage of 6 generation batches is over" in text for text in warnings), f"{warnings}")
-        expect(error < 1e-9, f"the posterior is off by {error:.3f}")
-        return "the posterior is that of before the outage, and exact"
+    def stop() -> None:
+        raise Stop
 
-    return tally(
-        "reward outage",
-        {
-            "all 0": partial(outage, 0.0),
-            "all 1": partial(outage, 1.0),
-            "all 0, and resumed inside it": partial(outage, 0.0, interrupted=True),
-            "all 0 to the end": partial(outage, 0.0, end=100),
-            "all 0 without the guard": partial(outage, 0.0, end=23, guard=False),  # before rows are chosen again
-        },
-    )
+    output_dir = bench.folder()
+    callbacks = [AtStep(15, stop, begins=True)] if interrupted else []
+    trainer = bench.trainer(output_dir, reward=half, callbacks=callbacks, **OUTAGE_RUN)
+    if not guard:
+        trainer.selection.feedback._guard.judge = lambda *groups, **signal: None
+    with heard() as warnings:
+        if interrupted:
+            refused(Stop, trainer.train)
+            trainer = bench.trainer(output_dir, reward=half, **OUTAGE_RUN)
+        trainer.train(resume_from_checkpoint=interrupted or None)
+    expect_finished(trainer)
+    error = float(np.abs(trainer.selection.sampler.posterior.posterior_mean - 0.5).max())
+    left_out = sum(not line.get("observed", True) for line in SelectionLog(output_dir).read())
+    if not guard:
+        expect(error > 0.05, f"without the guard the posterior is off by {error:.2f} only")
+        return f"without the guard the pass rates are off by up to {error:.2f} (so there is something to survive)"
+    expect(sum("This looks like a reward outage" in text for text in warnings) == 1, f"the log says {warnings}")
+    expect(left_out == min(end, 24) - 12, f"{left_out} batches were left out")
+    if end > 24:
+        return "an outage to the end is said"
+    expect(any("reward outage of 6 generation batches is over" in text for text in warnings), f"{warnings}")
+    expect(error < 1e-9, f"the posterior is off by {error:.3f}")
+    return "the posterior is that of before the outage, and exact"

@@ -31,9 +31,8 @@ SAVING_RUN = SMALL_RUN | {"save_strategy": "steps", "save_steps": 1, "num_iterat
 def make_trainer(
     model: str,
     output_dir: Path,
-    reward: Any = None,
-    rows: Any = None,
     *,
+    reward: Any = None,
     callbacks: list[TrainerCallback] | None = None,
     pictures: bool = False,
     adapter: bool = False,
@@ -41,8 +40,7 @@ def make_trainer(
 ) -> Any:
     """A trainer of `SAVING_RUN` with the settings changed that `more` names, on text or on the testbed's pictures."""
     args = VADEGRPOConfig(**SAVING_RUN | {"output_dir": str(output_dir)} | more)
-    if rows is None:
-        rows = picture_rows("vade_variants" in more) if pictures else make_text_rows()
+    rows = picture_rows("vade_variants" in more) if pictures else make_text_rows()
     reward = reward or (first_letter if pictures else says_a_digit)
     adapters = LoraConfig(target_modules=["q_proj"]) if adapter else None
     trainer = VADEGRPOTrainer(model, reward, args, rows, callbacks=callbacks, peft_config=adapters)

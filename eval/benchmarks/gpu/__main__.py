@@ -32,6 +32,7 @@ import datasets
 import torch
 from transformers.utils import logging as transformers_logging
 
+from ..step.tables import in_turn
 from . import tables
 from .bench import REAL, TINY, Bench
 from .machine import machine, pictures, selection
@@ -62,11 +63,6 @@ def measure(options: argparse.Namespace, schedule: Schedule) -> None:
             for name in in_turn(TRAINERS, repeat):
                 part = f"update, {share:.0%} live, {name}, repeat {repeat + 1}"
                 schedule.run("update", part, bench.update, repeat, share, name)
-
-
-def in_turn(trainers: tuple[str, ...], repeat: int) -> list[str]:
-    """Return `trainers` in the order of this repeat, which begins with another one than the repeat before."""
-    return [trainers[(place + repeat) % len(trainers)] for place in range(len(trainers))]
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:

@@ -1,18 +1,16 @@
 """The model, the rows and the settings of the parts that train."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 
+from ..step.__main__ import RECIPE
 from ..step.given import Given
 from ..step.live_shares import one_batch
 from ..step.models import processor_and_config, random_model, random_rows
 from ..step.one_run import trainer_settings
 from .parts import MeasuredParts, reference_in_memory
-
-RECIPE = Path(__file__).resolve().parents[3] / "trl_vade/recipes/qwen2_5_vl_3b_grpo_vade.yaml"
 
 
 @dataclass(frozen=True)
@@ -38,12 +36,7 @@ MEMORY_SHARE = 0.25  # of live groups; stock's memory does not depend on it
 
 
 class Bench:
-    """The parts that train.
-
-    Args:
-        sizes: `REAL` or `TINY`.
-        layers: of the decoder; None for as many as the published model has.
-    """
+    """The parts that train. The decoder has so many `layers`, by default those of the published model."""
 
     def __init__(self, sizes: Sizes, layers: int | None = None):
         self.sizes = sizes
@@ -60,16 +53,9 @@ class Bench:
 
     def settings(self, rows: int, generations: int, micro_batch: int, updates: int, **changes: Any) -> dict[str, Any]:
         """Return the settings of a trainer that gets the model."""
-        options = {
-            "engine": "given",
-            "recipe": str(RECIPE),
-            "rows": rows,
-            "generations": generations,
-            "micro_batch": micro_batch,
-            "updates": updates,
-            "completion_tokens": self.sizes.longest,
-            "settings": {"gradient_checkpointing": True, **changes},
-        }
+        options = {"rows": rows, "generations": generations, "micro_batch": micro_batch, "updates": updates}
+        options |= {"engine": "given", "recipe": str(RECIPE), "completion_tokens": self.sizes.longest}
+        options["settings"] = {"gradient_checkpointing": True, **changes}
         settings = trainer_settings(options, "")
         del settings["model_init_kwargs"]
         return settings

@@ -10,9 +10,12 @@ import datasets
 import numpy as np
 import torch
 
-from ..draws import COMPLETIONS, contenders
+from trl_vade import ThompsonSampler
+
 from ..machine import commit, processor
 from ..step.one_run import versions
+
+COMPLETIONS = 8
 
 
 def machine() -> dict[str, Any]:
@@ -40,7 +43,10 @@ def pictures(rows: datasets.Dataset, processor: Any, generations: int, repeats: 
 
 def selection(num_rows: int, batch: int, repeats: int) -> dict[str, Any]:
     """Seconds of choosing `batch` rows by the default rule and of taking outcomes. 10 % of the rows were visited."""
-    sampler, random = contenders(num_rows)["default"](), np.random.default_rng(0)
+    random, epoch = np.random.default_rng(0), max(num_rows // batch, 1)
+    some = np.packbits(random.random((9_999, 128)) < 0.2, axis=1)  # one of five of the features of a prompt's words
+    words, rests = some[np.arange(num_rows) % len(some)], {"cooldown": epoch // 2, "even_rest": epoch}
+    sampler = ThompsonSampler(num_rows, words=words, signal_aware_decay=True, prior="prompts", **rests)
     seen = np.arange(0, num_rows, 10)
     sampler.observe(seen, random.binomial(COMPLETIONS, 0.5, seen.size), np.full(seen.size, COMPLETIONS))
     draws, observations = [], []

@@ -7,11 +7,7 @@ from typing import Any
 
 
 class Schedule:
-    """Starts parts as long as there is time, and keeps what they found.
-
-    Attributes:
-        found: the results of each kind of part, and the names of the parts without a result.
-    """
+    """Starts parts as long as there is time; `found` has the results of each kind, and which have none."""
 
     def __init__(
         self, minutes: float, save: Callable[[dict[str, Any]], None], clock: Callable[[], float] = time.perf_counter

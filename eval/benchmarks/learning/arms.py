@@ -7,15 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trl_vade.samplers.problems import VariantRows
 from trl_vade.trainer.grpo_config import VADE_DEFAULTS
 from trl_vade.trainer.presets import setting
 from trl_vade.trainer.selection_choice import cooldown_steps, make_sampler
 
-from ..oracle import OracleSampler
+from .oracle import OracleSampler
 from .peers import SECSampler
 from .peers.as_their_authors import SECWithoutReplacement, WholeBOTS
-from .thinning import Thinning
 
 FRONTIER = {"vade_preset": "frontier"}
 DEFAULT = "prior by prompt, rest by even draw, at least 0.5"  # the preset `balanced`
@@ -66,63 +64,8 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     "paper, greedy": {"vade_preset": "paper_greedy"},
     "paper, last update": {"vade_preset": "paper_last_update"},
 }
-SIGNALS: dict[str, dict[str, Any]] = {
-    # What the sampler is told of the rewards. By default it is the success of two values, and else the spread.
-    "spread": FRONTIER | {"vade_success_threshold": "spread"},
-    "fractions": FRONTIER | {"vade_success_threshold": None},
-    "threshold 0.5": FRONTIER | {"vade_success_threshold": 0.5},
-    "threshold 1": FRONTIER | {"vade_success_threshold": 1.0},
-}
-TRAINING = {
-    # What is trained on. Without a choice, rollouts with an advantage of 0 have no gradient: the same run with every
-    # rollout and without those.
-    "lossless": Thinning(),
-    "rows": Thinning("batch", 0.25),
-    "d3s": Thinning("batch", (0.25, 1.0), (0.2, 1.0)),
-    "d1s": Thinning("live", 0.25),  # within the group
-    "pods": Thinning("group", 0.25, renormalised=True),
-}
-SHARES = {
-    "lossless": Thinning(),
-    "rows 0.125": Thinning("batch", 0.125),
-    "rows 0.25": Thinning("batch", 0.25),
-    "rows 0.5": Thinning("batch", 0.5),
-    "rows 0.25 to 1": Thinning("batch", (0.25, 1.0)),
-    "tokens 0.2": Thinning("batch", 1.0, 0.2),
-    "tokens 0.5": Thinning("batch", 1.0, 0.5),
-}
-KL = {"kl": Thinning(beta=0.01), "kl on live rows": Thinning(beta=0.01, kl_on="live")}
-SAMPLERS = ("uniform", "frontier")
-THINNED = {f"{sampler} + {name}": how for sampler in SAMPLERS for name, how in TRAINING.items()}
-THINNED_TUNED = {arm: how for arm, how in THINNED.items() if how != Thinning()}  # lossless is the main arm
-THINNED_KL = {f"{sampler} + {name}": how for sampler in SAMPLERS for name, how in KL.items()}
-THINNED_SHARES = {f"frontier + {name}": how for name, how in SHARES.items()}
-K4 = {"num_generations": 4}
-"""Settings of an arm with 64 groups of 4 in a generation batch, in place of 32 groups of 8."""
-AS_ROWS = K4 | {"vade_variants": "of", "vade_variant_groups": 0}
-PAIRS = K4 | {"vade_variants": "of"}
-WAYS: dict[str, dict[str, Any]] = {
-    # What becomes of the variants of the regime `hinted`.
-    "none, 32x8": {},
-    "none": K4,
-    "variants as rows": AS_ROWS,
-    "pairs": PAIRS,
-    "pairs, local+global": PAIRS | {"vade_advantage": "local+global"},
-    "pairs, diva": PAIRS | {"vade_advantage": "diva"},
-}
-# The results also hold arms of `frontier` with variants, from when it had a belief of its own about them.
-HINTED = {f"uniform + {name}": MAIN["uniform"] | how for name, how in WAYS.items()}
-HINTED |= {f"frontier + {name}": FRONTIER | WAYS[name] for name in ("none, 32x8", "none")}
-HINTED_TUNED = [arm for arm in HINTED if arm.endswith((" + none", " + pairs"))]
-ALL_THINNED = THINNED | THINNED_KL | THINNED_SHARES
-ARMS = MAIN | PEERS | CHALLENGERS | ABLATIONS | SIGNALS | HINTED
-ARMS |= {arm: MAIN[arm.split(" + ")[0]] for arm in ALL_THINNED}
-
-
-OF_THE_BENCHMARK = {
-    "num_generations": 8,
-    "whole_batches": False,
-}
+ARMS = MAIN | PEERS | CHALLENGERS | ABLATIONS
+OF_THE_BENCHMARK = {"num_generations": 8, "whole_batches": False}
 
 
 def settings(arm: str, seed: int, of_the_regime: Mapping[str, Any] | None = None) -> SimpleNamespace:
@@ -135,10 +78,8 @@ def sampler_of(
     num_samples: int,
     *,
     num_groups: int,
-    num_generations: int,
     seed: int,
     labels: list[str],
-    variants: VariantRows | None = None,
     anchors: NDArray[np.float64] | None = None,
     prompts: list[str] | None = None,
 ) -> Any:
@@ -149,15 +90,11 @@ def sampler_of(
     args = settings(arm, seed)
     cooldown = cooldown_steps(setting(args, "cooldown"), num_samples, num_groups)
     if arm == "oracle":
-        sampler = OracleSampler(num_samples, num_generations=num_generations, seed=seed, cooldown=cooldown)
-        sampler.sees_pass_rates = True  # the loop tells it
-        return sampler
+        return OracleSampler(num_samples, seed=seed, cooldown=cooldown)
     if arm == "bots":
         return WholeBOTS(anchors, seed=seed)
     if arm == "sec 0.4":
         return SECSampler(num_samples, task=labels, seed=seed, temperature=0.4)
     if arm == "sec 0.2, without replacement":
         return SECWithoutReplacement(num_samples, task=labels, seed=seed, temperature=0.2)
-    stratify = labels if args.vade_stratify_by else None
-    how = {"num_groups": num_groups, "stratify": stratify, "variants": variants, "prompts": prompts}
-    return make_sampler(args, num_samples, **how)
+    return make_sampler(args, num_samples, num_groups=num_groups, stratify=None, variants=None, prompts=prompts)

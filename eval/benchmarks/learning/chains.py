@@ -15,14 +15,13 @@ import operator
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from itertools import accumulate, islice
+from dataclasses import asdict, dataclass
+from itertools import accumulate
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 import torch
-from datasets import Dataset
 from tqdm.auto import tqdm
 
 from trl_vade.testbed.cache import cached_directory
@@ -32,20 +31,12 @@ from trl_vade.testbed.pretrained import FORMAT_VERSION as MODEL_VERSION
 from trl_vade.testbed.processor import build_processor
 from trl_vade.testbed.sft import IGNORED
 
-from .fast_policy import FastPolicy
-
-FORMAT_VERSION = 1
-"""Raised whenever the same settings would give other chains or another model; part of the cache keys."""
-
-TASK = "chain"
-"""Value of the column `task`; the column `level` is the number of digits to be summed up."""
+FORMAT_VERSION = 1  # of the cache keys: raised where the same settings would give other chains or another model
+TASK = "chain"  # value of the column `task`; the column `level` is the number of digits to be summed up
 MODULUS = 5
-DIGITS = 8
-"""Digits that a question shows, each 0 to `MODULUS` - 1; the longest chain."""
-WINDOW = 20
-"""Steps that a loss is averaged over before it is compared."""
-MAX_COMPLETION_LENGTH = 14
-"""Tokens of the longest answer, `<answer>`, `</answer>` and the end of the turn included."""
+DIGITS = 8  # that a question shows, each 0 to `MODULUS` - 1; the longest chain
+WINDOW = 20  # steps that a loss is averaged over before it is compared
+MAX_COMPLETION_LENGTH = 14  # tokens of the longest answer, `<answer>`, `</answer>` and the end of the turn included
 
 
 @dataclass(frozen=True)
@@ -67,41 +58,15 @@ class ChainSFTSettings:
 
 
 @dataclass(frozen=True)
-class HintedSFTSettings(ChainSFTSettings):
-    """The recipe of a policy that can read hints: lessons of chains without hints, then of both.
-
-    Chains with hints have any length, and the hint leaves at most `left` steps. So the late steps are learned where a
-    hint leads up to them, and few long chains are solved without one. The first lessons have no hints, and end early:
-    adding is not learned where most steps can be copied, and the policy must still learn to read afterwards. All
-    lessons end once hints that leave one step lift the mean pass rate to `until_helped`, at the temperature 0.6, in
-    each of the longest three lengths. Seeds differ in how many long chains they then solve without hints, too.
-    """
-
-    until_loss: float = 0.0
-    until_helped: float = 0.6
-    learning_rate: float = 1e-3
-    first: ChainSFTSettings = field(default_factory=lambda: ChainSFTSettings(until_loss=0.26))
-    hinted: float = 0.6  # share of the rows
-    left: int = 2
-
-
-@dataclass(frozen=True)
 class Chain:
-    """`DIGITS` digits, of which the first `level` are to be summed up; a hint gives the first `hint` sums.
-
-    The hint stands before the question and has a place for each of `DIGITS` sums. So the distances from an answer to
-    its digits and to the hint are the same in all questions. The policy did not learn to copy hints of varying length
-    that came after the question.
-    """
+    """`DIGITS` digits, of which the first `level` are to be summed up."""
 
     digits: str
     level: int
-    hint: int = 0
 
     @property
     def question(self) -> str:
-        hint = f"Hint: {self.answer[: self.hint].ljust(DIGITS, '?')}. " if self.hint else ""
-        return f"{hint}What is the sum of {self.level} of the digits {self.digits}?"
+        return f"What is the sum of {self.level} of the digits {self.digits}?"
 
     @property
     def answer(self) -> str:
@@ -141,14 +106,8 @@ def iter_chains(
 ) -> Iterator[Chain]:
     """Yield chains without end, each on the side of the split that `stream` belongs to; a pure function.
 
-    Args:
-        stream: `train`, `validation` or `sft`. Only `sft` may show the same digits twice.
-        seed: 0 or more.
-        lengths: Numbers of digits to be summed up, 1 to `DIGITS`.
-        shares: How often each length is drawn, in any unit; without it the lengths are dealt in turn.
-
-    Raises:
-        ValueError: all digits of a side are used up; there are 5 ** 8 / 8 = 48,828 to validate.
+    Only the stream `sft` may show the same digits twice. `shares` is how often each of the `lengths` is drawn, in any
+    unit; without it the lengths are dealt in turn.
     """
     weights = None if shares is None else np.array(shares) / np.sum(shares)
     seen: set[str] = set()
@@ -167,36 +126,6 @@ def iter_chains(
             seen.add(chain.digits)
         yield chain
         index += 1
-
-
-def iter_lessons(settings: ChainSFTSettings, seed: int) -> Iterator[Chain]:
-    """Yield the chains that a policy is taught, without end; a pure function."""
-    chains = iter_chains("sft", seed, settings.lengths, settings.shares)
-    if not _hinted(settings):
-        yield from chains
-        return
-    rng = np.random.default_rng(seed)
-    lengths = [length for length in settings.lengths if length > 1]
-    longer = iter_chains("sft", seed + 1000, lengths, [1] * len(lengths))
-    while True:
-        if rng.random() < settings.hinted:
-            chain = next(longer)
-            yield replace(chain, hint=int(rng.integers(max(1, chain.level - settings.left), chain.level)))
-        else:
-            yield next(chains)
-
-
-def _helped(model: Any, processor: Any, seed: int) -> float:
-    """Return the mean pass rate with hints that leave one step, of the worst of the longest three lengths."""
-    chains = list(islice(iter_chains("sft", seed + 2000, range(DIGITS - 2, DIGITS + 1)), 96))
-    prompts = [[{"role": "user", "content": replace(chain, hint=chain.level - 1).question}] for chain in chains]
-    rows = Dataset.from_dict({"prompt": prompts, "answer": [chain.answer for chain in chains]})
-    policy = FastPolicy(model, processor, rows, temperature=0.6, max_completion_length=MAX_COMPLETION_LENGTH)
-    return float(policy.pass_rates().reshape(-1, 3).mean(0).min())
-
-
-def _hinted(settings: ChainSFTSettings) -> TypeGuard[HintedSFTSettings]:
-    return isinstance(settings, HintedSFTSettings)
 
 
 def encode_chains(chains: Sequence[Chain], processor: Any) -> dict[str, torch.Tensor]:
@@ -227,8 +156,7 @@ def finetune_chains(
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        first = _finetune(model, processor, settings.first, seed, progress) if _hinted(settings) else []
-        return first + _finetune(model, processor, settings, seed, progress)
+        return _finetune(model, processor, settings, seed, progress)
     finally:
         torch.set_num_threads(threads)
 
@@ -236,7 +164,7 @@ def finetune_chains(
 def _finetune(model: Any, processor: Any, settings: ChainSFTSettings, seed: int, progress: bool) -> list[float]:
     optimizer = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, betas=(0.9, 0.98), weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / settings.warmup_steps))
-    chains = iter_lessons(settings, seed)
+    chains = iter_chains("sft", seed, settings.lengths, settings.shares)
     losses: list[float] = []
     model.train()
     for _ in (bar := tqdm(range(settings.max_steps), desc="teaching chains", unit="step", disable=not progress)):
@@ -250,8 +178,6 @@ def _finetune(model: Any, processor: Any, settings: ChainSFTSettings, seed: int,
         losses.append(loss.item())
         bar.set_postfix(loss=f"{losses[-1]:.3f}")
         if len(losses) >= WINDOW and np.mean(losses[-WINDOW:]) < settings.until_loss:
-            break
-        if _hinted(settings) and len(losses) % 10 == 0 and _helped(model, processor, seed) > settings.until_helped:
             break
     model.eval()
     return losses

@@ -9,7 +9,6 @@ import numpy as np
 from scipy import stats
 
 Record = dict[str, Any]
-TUNING = ("tune", "thin_tune", "hinted_tune")
 POINTS = 41  # of a curve over [0, all rollouts]
 
 
@@ -18,17 +17,16 @@ def read(path: Path) -> list[Record]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def by_arm(records: list[Record], regime: str, rates: dict[str, float] | None = None) -> dict[str, list[Record]]:
-    """The records of a regime by arm, in the order of their seeds; of each arm those with its learning rate."""
+def by_arm(records: list[Record], regime: str) -> dict[str, list[Record]]:
+    """The records of a regime by arm, in the order of their seeds."""
     arms: dict[str, list[Record]] = defaultdict(list)
     for record in sorted(records, key=lambda record: record["seed"]):
-        if record["regime"] == regime and (rates is None or rates.get(record["arm"]) == record["learning_rate"]):
+        if record["regime"] == regime:
             arms[record["arm"]].append(record)
     return dict(arms)
 
 
 def budget(record: Record) -> int:
-    """Rollouts that the run was given."""
     return int(record["batches"]) * 256
 
 
@@ -51,18 +49,6 @@ def score_at(record: Record, share: float, what: str = "score") -> float:
     return float(np.interp(share * budget(record), record["rollouts"], record[what]))
 
 
-def mean_and_error(values: list[float]) -> tuple[float, float]:
-    """Mean over seeds and its standard error."""
-    array = np.array(values, dtype=float)
-    error = array.std(ddof=1) / np.sqrt(len(array)) if len(array) > 1 else float("nan")
-    return float(array.mean()), float(error)
-
-
-def paired(ours: list[Record], theirs: list[Record], figure: Any) -> tuple[float, float]:
-    """Mean and standard error of the difference between two arms over the pairs that both have; see `differences`."""
-    return mean_and_error(differences(ours, theirs, figure))
-
-
 def differences(ours: list[Record], theirs: list[Record], figure: Any) -> list[float]:
     """The difference between two arms in each pair: a seed on one machine.
 
@@ -79,8 +65,9 @@ def pair(record: Record) -> tuple[Any, ...]:
 
 def interval(values: list[float]) -> tuple[float, float, float]:
     """Mean, and the ends of its 95 % interval by Student's t; infinite for fewer than two values."""
-    mean, error = mean_and_error(values)
-    reach = float(stats.t.ppf(0.975, len(values) - 1)) * error if len(values) > 1 else float("inf")
+    mean, reach = float(np.mean(values)), float("inf")
+    if len(values) > 1:
+        reach = float(stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
     return mean, mean - reach, mean + reach
 
 
@@ -109,38 +96,6 @@ def crossing(heights: np.ndarray, level: float) -> float:
         return 0.0
     low, high = heights[first - 1], heights[first]
     return float((first - 1 + (level - low) / (high - low)) / (POINTS - 1))
-
-
-def best_rates(records: list[Record], regime: str) -> dict[str, float]:
-    """The learning rate of each arm with the largest mean area."""
-    areas: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for record in records:
-        if record["regime"] == regime:
-            areas[record["arm"]][record["learning_rate"]].append(area(record))
-    return {arm: max(rates, key=lambda rate, rates=rates: float(np.mean(rates[rate]))) for arm, rates in areas.items()}
-
-
-def shared_rate(records: list[Record], regime: str) -> float:
-    """The learning rate with the largest mean area over all arms of a regime."""
-    return next(iter(best_rates([{**record, "arm": "all"} for record in records], regime).values()), float("nan"))
-
-
-def at_best_rates(records: list[Record]) -> list[Record]:
-    """The records without those of a main arm at a learning rate that further tuning has shown not to be its best."""
-    regimes = {record["regime"] for record in records}
-    best = {regime: best_rates(tuning(records), regime) for regime in regimes}
-    shared = {regime: shared_rate(tuning(records), regime) for regime in regimes}
-
-    def is_best(record: Record) -> bool:
-        rate, regime = record["learning_rate"], record["regime"]
-        return bool(rate == (shared[regime] if record["stage"] == "hinted" else best[regime].get(record["arm"], rate)))
-
-    return [record for record in records if record["stage"] in TUNING or is_best(record)]
-
-
-def tuning(records: list[Record]) -> list[Record]:
-    """The records of the stages in which learning rates were tried."""
-    return [record for record in records if record["stage"] in TUNING]
 
 
 def table(head: list[Any], rows: list[list[Any]]) -> str:

@@ -10,11 +10,6 @@ import torch
 class EncodedRows:
     """N prompts and answers as a `FastPolicy` reads them, about 90 kB a row with an image of 56 x 56.
 
-    Args:
-        model: `Qwen2_5_VLForConditionalGeneration`; only its configuration is read.
-        processor: Its processor, padding on the left.
-        rows: `prompt` (messages with text), `answer`, and optionally `images`, which may be empty.
-
     Attributes:
         answers: N strings.
         has_images: (N,) bool.

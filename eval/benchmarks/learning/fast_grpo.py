@@ -6,8 +6,6 @@ attribute `sees_pass_rates` is an oracle: every few steps its `set_pass_rates(p,
 the pool and how likely a group of each row has a gradient, (N,) each.
 """
 
-from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,26 +15,13 @@ from numpy.typing import NDArray
 from trl_vade.selection.signal import RewardSignal
 
 from .fast_policy import FastPolicy
-from .gradient import divergence
 from .rollouts import Rollouts
-from .thinning import COUNTS, Thinning, choose
 
 History = dict[str, dict[str, list[Any]]]
 
-STEP_FIGURES = (
-    "rollouts",
-    "gradient_ratio",
-    "refills",
-    "loss",
-    "grad_norm",
-    "sample_index",
-    "has_spread",
-    "successes",
-    "posterior_mean",
-    *COUNTS,
-)
-EVALUATION_FIGURES = ("step", "rollouts", "score", "greedy", "pool_pass_rates", "uniform_ratio", "kl")
-KL_SEED = 9  # the same draws at all evaluations of all runs
+STEP_FIGURES = ("rollouts", "gradient_ratio", "refills", "loss", "grad_norm", "sample_index", "has_spread")
+STEP_FIGURES += ("successes", "posterior_mean")
+EVALUATION_FIGURES = ("step", "rollouts", "score", "greedy", "pool_pass_rates", "uniform_ratio")
 
 
 def train(
@@ -56,12 +41,8 @@ def train(
     max_refills: int = 10,
     oracle_every: int = 5,
     max_grad_norm: float = 1.0,
-    num_threads: int = 1,
     signal: RewardSignal | None = None,
-    thinning: Thinning | None = None,
-    advantages: Callable[[Rollouts, NDArray[np.float64]], torch.Tensor] | None = None,
     watched: NDArray[np.int64] | None = None,
-    on_step: Callable[[int, History], None] | None = None,
 ) -> History:
     """Train `policy.model` in place; return what happened, the same to the bit for the same arguments on one machine.
 
@@ -71,11 +52,10 @@ def train(
     Args:
         policy: The pool to train on; N rows.
         sampler: Chooses the rows, see above. Its random numbers are its own.
-        steps: Updates at most.
+        steps: Updates at most; `max_rollouts` may end the training before.
         num_groups: K, groups of a generation batch, which is one update.
         num_generations: G, completions of each.
-        learning_rate: Of AdamW.
-        seed: Of the sampling of completions; 0 or more.
+        seed: Of the sampling of completions.
         validation: Scored exactly, without sampling; shares the model of `policy`.
         evaluate_every: Steps between two evaluations, or as many rollouts as these have without refills; there is one
             before the first and one after the last step too.
@@ -88,36 +68,20 @@ def train(
             still missing after `max_refills`, or when no row is left, is filled up with the groups dropped first.
         max_refills: Further draws for one batch at most.
         oracle_every: Steps between two looks of an oracle.
-        max_grad_norm: The gradients are scaled down to it.
-        num_threads: Of torch, put back at the end. On busy cores two threads that wait for each other are slower.
         signal: What the sampler is told of the rewards; None: the right answers.
-        thinning: What is trained on; None: everything. With a KL term, evaluations measure the divergence, too.
-        advantages: From a generation batch, in the order drawn, and the posterior means before it to the advantages,
-            (K, G), in place of GRPO's; not with refills.
         watched: Rows of the pool whose pass rates are in the evaluations; None: all.
-        on_step: Called with the number of steps done, 1 to `steps`, and the history.
 
     Returns:
-        `history["steps"]`, one entry a step (M groups generated in it):
-            `rollouts`: completions generated so far, with this step's.
-            `gradient_ratio`: share of the M groups with a spread.
-            `refills`: draws beyond the first.
-            `loss`, `grad_norm`: of the update, the norm before clipping.
-            `sample_index`, `has_spread`, `successes`, `posterior_mean`: (M,) each, in the order drawn; what the
-                sampler expected stands beside what came, of `num_generations`.
-            `tokens` and the six after it: what was trained on, see `thinning.figures`.
-        `history["evaluations"]`, one entry an evaluation:
-            `step`, `rollouts`: done so far.
-            `score`: mean probability of a right answer over the validation rows.
-            `greedy`: share of them that is right without sampling.
-            `pool_pass_rates`: (N,) exact, of the pool or of the rows that are `watched`.
-            `uniform_ratio`: mean of 1 - p^G - (1-p)^G over the pool, the gradient ratio that a uniform draw would have
-                in expectation. `gradient_ratio` over it is the lift of the sampler.
-            `kl`: to the policy of the start, a token, over 4 completions of every fourth row of the pool; None without
-                a KL term.
+        `history["steps"]`, one entry a step (M groups generated in it): `rollouts` so far, `gradient_ratio` (share of
+        the M groups with a spread), `refills`, `loss` and `grad_norm` of the update. (M,) each, in the order drawn:
+        `sample_index`, `has_spread`, `successes` (as the sampler was told) and `posterior_mean` (before them).
+
+        `history["evaluations"]`: `step` and `rollouts` so far, `score` (mean probability of a right answer over the
+        validation rows), `greedy` (share that is right without sampling), exact `pool_pass_rates`. `uniform_ratio` is
+        the gradient ratio that a uniform draw from the pool would have in expectation.
     """
     threads = torch.get_num_threads()
-    torch.set_num_threads(num_threads)
+    torch.set_num_threads(1)  # on busy cores two threads that wait for each other are slower
     try:
         generator = torch.Generator().manual_seed(seed)
         optimizer = torch.optim.AdamW(policy.model.parameters(), lr=learning_rate, weight_decay=0.0, fused=True)
@@ -125,13 +89,12 @@ def train(
             "steps": {name: [] for name in STEP_FIGURES},
             "evaluations": {name: [] for name in EVALUATION_FIGURES},
         }
-        reference = policy.frozen() if thinning and thinning.beta else None
         rollouts = due = 0
         for step in range(steps + 1):
             last = step == steps or (max_rollouts is not None and rollouts >= max_rollouts)
             if rollouts >= due or last:
                 due = rollouts + evaluate_every * num_groups * num_generations
-                figures = _evaluate(policy, validation, num_generations, reference, watched)
+                figures = _evaluate(policy, validation, num_generations, watched)
                 _append(history["evaluations"], {"step": step, "rollouts": rollouts, **figures})
             if last:
                 break
@@ -145,12 +108,7 @@ def train(
             batch, generated, told, posterior_mean = _generation_batch(
                 policy, sampler, num_groups, num_generations, refills, whole, generator, signal
             )
-            if advantages is None:
-                chosen = choose(batch, thinning, step / steps)
-            else:
-                (batch,) = generated
-                chosen = replace(choose(batch), advantages=advantages(batch, posterior_mean))
-            figures = policy.update(batch, optimizer, max_grad_norm, chosen, reference)
+            figures = policy.update(batch, optimizer, max_grad_norm)
             everything = Rollouts.concatenate(generated)
             rollouts += everything.rewards.numel()
             figures |= {
@@ -163,8 +121,6 @@ def train(
                 "posterior_mean": posterior_mean,
             }
             _append(history["steps"], figures)
-            if on_step is not None:
-                on_step(step + 1, history)
         return history
     finally:
         torch.set_num_threads(threads)
@@ -176,16 +132,8 @@ def _append(lists: dict[str, list[Any]], figures: dict[str, Any]) -> None:
 
 
 def _evaluate(
-    policy: FastPolicy,
-    validation: FastPolicy,
-    num_generations: int,
-    reference: FastPolicy | None,
-    watched: NDArray[np.int64] | None,
+    policy: FastPolicy, validation: FastPolicy, num_generations: int, watched: NDArray[np.int64] | None
 ) -> dict[str, Any]:
-    kl = None
-    if reference is not None:
-        generator = torch.Generator().manual_seed(KL_SEED)
-        kl = divergence(policy, reference, policy.sample(np.arange(0, len(policy), 4), 4, generator))
     rates, greedy = validation.score()
     pool = policy.pass_rates(watched)
     return {
@@ -193,7 +141,6 @@ def _evaluate(
         "greedy": float(greedy.mean()),
         "pool_pass_rates": pool,
         "uniform_ratio": float(np.mean(1.0 - pool**num_generations - (1.0 - pool) ** num_generations)),
-        "kl": kl,
     }
 
 
@@ -256,5 +203,6 @@ def _observe(part: Rollouts, sampler: Any, signal: RewardSignal | None) -> NDArr
     outcomes = signal.outcomes(part.rewards.flatten()[:, None].double().numpy(), part.sample_index, weights=np.ones(1))
     if signal.is_spread:
         sampler.use_spreads()
-    sampler.observe(part.sample_index, outcomes.successes, trials, outcomes.is_mixed)
+    live = outcomes.has_gradient if signal.is_spread else outcomes.is_mixed
+    sampler.observe(part.sample_index, outcomes.successes, trials, live)
     return outcomes.successes

@@ -5,7 +5,6 @@ quickstart's settings: loss type `dapo`, rewards scaled by the group's standard 
 Axis letters: N rows, K prompts drawn, G completions of each, T tokens at most, P tokens of the longest prompt.
 """
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -21,10 +20,8 @@ from .encoded_rows import EncodedRows
 from .gradient import add_gradient
 from .packing import CompletionTree, additive, language_model, packed_attention, prompt_attention
 from .rollouts import Rollouts
-from .thinning import Chosen, choose, figures
 
-CHUNK = 128
-"""Rows that are scored together: few enough for their activations to stay in the processor's caches."""
+CHUNK = 128  # rows that are scored together; their activations stay in the processor's caches
 
 
 class FastPolicy:
@@ -34,9 +31,7 @@ class FastPolicy:
         model: `Qwen2_5_VLForConditionalGeneration`, float32 on the CPU; several policies may share it.
         processor: Its processor, padding on the left.
         rows: `prompt` (messages with text), `answer`, and optionally `images`, which may be empty; or these encoded.
-        temperature: of sampling and of the update, > 0.
-        max_completion_length: T, tokens.
-        reward: texts and right answers -> rewards.
+        temperature: Of sampling and of the update.
     """
 
     def __init__(
@@ -66,15 +61,11 @@ class FastPolicy:
 
     @torch.no_grad()
     def sample(self, sample_index: ArrayLike, num_generations: int, generator: torch.Generator) -> Rollouts:
-        """Sample G completions of each row and score them with `exact_answer_reward`.
+        """Sample G completions of each of the K rows, and score them.
 
         The prompt is read once a row, and completions that agree so far are continued as one. A completion's tokens
-        depend on its place in the batch and on the generator only, not on when the others end.
-
-        Args:
-            sample_index: (K,) rows in [0, N).
-            num_generations: G.
-            generator: advanced by K * G * T numbers, whatever the length of the completions.
+        depend on its place in the batch and on the generator only, not on when the others end. The generator advances
+        by K * G * T numbers, whatever the length of the completions.
         """
         index = np.asarray(sample_index, dtype=np.int64)
         rows = torch.from_numpy(index)
@@ -121,10 +112,6 @@ class FastPolicy:
     def pass_rates(self, sample_index: ArrayLike | None = None) -> NDArray[np.float64]:
         """Return the probability that a sampled completion is the right answer, (M,) in [0, 1]; see `score`."""
         return self.score(sample_index)[0]
-
-    def greedy_correct(self, sample_index: ArrayLike | None = None) -> NDArray[np.bool_]:
-        """Return whether the likeliest token is the answer's at every place, (M,); see `score`."""
-        return self.score(sample_index)[1]
 
     def chances(self, num_generations: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the pass rate of each row, and how likely G rewards of it differ, (N,) each; see `score`.
@@ -175,40 +162,20 @@ class FastPolicy:
         return rates, greedy
 
     def update(
-        self,
-        rollouts: Rollouts,
-        optimizer: torch.optim.Optimizer,
-        max_grad_norm: float = 1.0,
-        chosen: Chosen | None = None,
-        reference: "FastPolicy | None" = None,
-    ) -> dict[str, Any]:
-        """Make one step of GRPO; return `loss`, `grad_norm` before it is clipped to `max_grad_norm`, and counts."""
-        chosen = chosen or choose(rollouts)
+        self, rollouts: Rollouts, optimizer: torch.optim.Optimizer, max_grad_norm: float = 1.0
+    ) -> dict[str, float]:
+        """Make one step of GRPO; return `loss`, and `grad_norm` before it is clipped to `max_grad_norm`."""
         optimizer.zero_grad()
-        loss, trained_tokens = self.backward(rollouts, chosen, reference)
+        loss = self.backward(rollouts)
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), max_grad_norm)
         optimizer.step()
-        return {"loss": loss, "grad_norm": float(norm), **figures(rollouts, chosen, trained_tokens)}
+        return {"loss": loss, "grad_norm": float(norm)}
 
-    def backward(
-        self,
-        rollouts: Rollouts,
-        chosen: Chosen | None = None,
-        reference: "FastPolicy | None" = None,
-        *,
-        skip_dead_groups: bool = True,
-    ) -> tuple[float, int]:
-        """Add the gradient of the loss to the parameters; return the loss and the tokens with a gradient."""
-        chosen = chosen or choose(rollouts)
-        figures = add_gradient(self, rollouts, chosen, reference, skip_dead_groups=skip_dead_groups)
+    def backward(self, rollouts: Rollouts, *, skip_dead_groups: bool = True) -> float:
+        """Add the gradient of the loss to the parameters; return the loss."""
+        loss = add_gradient(self, rollouts, skip_dead_groups=skip_dead_groups)
         self._zero_what_was_skipped(rollouts)
-        return figures
-
-    def frozen(self) -> "FastPolicy":
-        """Return a policy over the same rows with a copy of the model as it is."""
-        policy = copy.copy(self)
-        policy.model = copy.deepcopy(self.model).requires_grad_(False)
-        return policy
+        return loss
 
     def edge_logps(self, rollouts: Rollouts, tree: CompletionTree) -> torch.Tensor:
         """Return (E, V) the log-probabilities over the vocabulary from which each edge's token is predicted."""

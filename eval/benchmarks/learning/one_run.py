@@ -2,7 +2,6 @@
 
 import functools
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,10 @@ from trl_vade.trainer.presets import setting
 from trl_vade.trainer.selection_choice import make_signal
 
 from ..machine import machine
-from .arms import ALL_THINNED, HINTED, sampler_of, settings
+from .arms import sampler_of, settings
 from .encoded_rows import EncodedRows
 from .fast_grpo import train
 from .fast_policy import FastPolicy
-from .hints import figures as hinted_figures
-from .hints import pair_advantages, variants_of, with_hints
 from .pools import load_regime, load_stronger
 from .regimes import REGIMES, Regime
 
@@ -41,15 +38,11 @@ def run(
     start = time.perf_counter()
     torch.set_num_threads(1)
     described = REGIMES[regime]
-    directory, originals, encoded = regime_of(regime, seed)
+    directory, pool, encoded = regime_of(regime, seed)
     args = settings(arm, seed, described.settings)
-    pool = with_hints(originals) if args.vade_variants else originals
-    variants = variants_of(pool) if args.vade_variants else None
-    num_generations, num_groups = args.num_generations, ROLLOUTS_A_BATCH // args.num_generations
     model = AutoModelForImageTextToText.from_pretrained(directory).eval()
     processor = AutoProcessor.from_pretrained(directory)
-    rows = [pool if pool is not originals else encoded[0], encoded[1]]
-    policy, judge = (fast_policy(described, model, processor, each) for each in rows)
+    policy, judge = (fast_policy(described, model, processor, rows) for rows in encoded)
     anchors = None
     if arm == "bots":
         stronger = AutoModelForImageTextToText.from_pretrained(load_stronger(described, seed, progress=False)).eval()
@@ -58,24 +51,19 @@ def run(
     sampler = sampler_of(
         arm,
         len(pool),
-        num_groups=num_groups,
-        num_generations=num_generations,
+        num_groups=NUM_GROUPS,
         seed=seed,
         labels=labels(pool),
-        variants=variants,
         anchors=anchors,
         prompts=[*prompt_texts(pool)],
     )
-    # Only some rows are looked at: all of them would take a fifth of the time of the training.
-    watched = np.arange(len(originals)) if variants else np.arange(0, len(pool), max(len(pool) // WATCHED, 1))
-    beside = args.vade_variant_groups if variants else 0
     history = train(
         policy,
         sampler,
         steps=batches,
         max_rollouts=batches * ROLLOUTS_A_BATCH,
-        num_groups=num_groups,
-        num_generations=num_generations,
+        num_groups=NUM_GROUPS,
+        num_generations=NUM_GENERATIONS,
         learning_rate=learning_rate,
         seed=seed,
         validation=judge,
@@ -84,27 +72,18 @@ def run(
         dynamic_sampling=("batches" if args.whole_batches else "missing") if args.vade_dynamic_sampling else "",
         max_refills=args.vade_max_refills,
         signal=None if arm == "oracle" else make_signal(args, ["reward"], say=lambda message: None),
-        thinning=ALL_THINNED.get(arm),
-        advantages=partial(pair_advantages, args.vade_advantage, variant_groups=beside) if beside else None,
-        watched=watched,
+        # Only some rows are looked at: all of them would take a fifth of the time of the training.
+        watched=np.arange(0, len(pool), max(len(pool) // WATCHED, 1)),
     )
-    seconds = time.perf_counter() - start
-    if arm in HINTED:
-        kinds = variants.kind if variants else np.zeros(len(pool), dtype=np.int64)
-        kept = hinted_figures(history, kinds, num_generations, 1 + beside)
-    else:
-        kept = figures(history, len(pool))
-    if arm in ALL_THINNED:
-        kept = {name: kept[name] for name in ("rollouts", "score", "ratio")} | trained(history)
     return {
         "regime": regime,
         "arm": arm,
         "learning_rate": learning_rate,
         "seed": seed,
         "batches": batches,
-        "seconds": round(seconds, 1),
+        "seconds": round(time.perf_counter() - start, 1),
         **machine(),
-        **kept,
+        **figures(history, len(pool)),
     }
 
 
@@ -154,25 +133,6 @@ def figures(history: dict[str, dict[str, list[Any]]], num_rows: int) -> dict[str
     return record | visits(steps["sample_index"], num_rows) | calibration(steps)
 
 
-def trained(history: dict[str, dict[str, list[Any]]]) -> dict[str, Any]:
-    """What was trained on: sums up to each evaluation, and means over the steps."""
-    steps, at = history["steps"], history["evaluations"]["step"]
-    sums = {
-        name: [int(sum(steps[name][:step])) for step in at]
-        for name in ("tokens", "trained_completions", "trained_tokens")
-    }
-    rows = steps["kept_completions"]
-    useful = [trained / kept for trained, kept in zip(steps["trained_completions"], rows, strict=True) if kept]
-    return sums | {
-        "kl": [None if kl is None else round(kl, 6) for kl in history["evaluations"]["kl"]],
-        "kept_completions": int(sum(rows)),
-        "live_completions": int(sum(steps["live_completions"])),
-        "useful_share": mean(np.array(useful)),
-        "advantage_variance": mean(np.array(steps["advantage_variance"])),
-        "kept_advantage_variance": mean(np.array(steps["kept_advantage_variance"])),
-    }
-
-
 def visits(chosen: list[np.ndarray], num_rows: int) -> dict[str, float]:
     """How the slots are spread over the rows."""
     counts = np.sort(np.bincount(np.concatenate(chosen), minlength=num_rows))[::-1]
@@ -199,10 +159,6 @@ def calibration(steps: dict[str, list[Any]]) -> dict[str, Any]:
         "bin_belief": rounded(np.bincount(bin_of, belief, BINS) / np.maximum(count, 1)),
         "bin_came": rounded(np.bincount(bin_of, came, BINS) / np.maximum(count, 1)),
     }
-
-
-def mean(values: np.ndarray) -> float | None:
-    return round(float(values.mean()), 4) if values.size else None
 
 
 def rounded(values: Any) -> list[float]:

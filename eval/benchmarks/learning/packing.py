@@ -95,12 +95,7 @@ class CompletionTree:
 
 
 def grow_tree(completion_ids: torch.Tensor, completion_mask: torch.Tensor) -> CompletionTree:
-    """Merge the common beginnings of the completions of each group.
-
-    Args:
-        completion_ids: (K, G, T) token ids.
-        completion_mask: (K, G, T) True at the tokens of a completion, which start at the left.
-    """
+    """Merge the common beginnings of the completions of each group, (K, G, T) token ids and bool; they start left."""
     num_groups, _, length = completion_ids.shape
     vocabulary = int(completion_ids.max()) + 1
     group = torch.arange(num_groups)
@@ -157,12 +152,7 @@ def prompt_attention(prompt_mask: torch.Tensor) -> torch.Tensor:
 
 
 def packed_attention(prompt_mask: torch.Tensor, sees: torch.Tensor) -> torch.Tensor:
-    """Return what the positions of prompt and tree attend to, (K, P+S, P+S) bool.
-
-    Args:
-        prompt_mask: (K, P) bool, True at tokens; padding on the left.
-        sees: (K, S, S) bool, of the slots among themselves.
-    """
+    """Return what the positions of prompts (K, P) and trees (K, S, S) attend to, (K, P+S, P+S) bool."""
     num_groups, width, slots = prompt_mask.shape[0], prompt_mask.shape[1], sees.shape[1]
     allowed = torch.zeros(num_groups, width + slots, width + slots, dtype=torch.bool)
     allowed[:, :width, :width] = prompt_attention(prompt_mask)

@@ -26,11 +26,8 @@ from .chains import Chain, ChainSFTSettings, iter_chains, load_chain_model, wron
 from .fast_policy import FastPolicy
 from .regimes import REGIMES, Regime
 
-FORMAT_VERSION = 1
-"""Raised whenever the same regime and seed would give another pool; part of the cache key."""
-
-CANDIDATES = 128
-"""Rows drawn, and measured where there is a filter, at a time."""
+FORMAT_VERSION = 1  # of the cache key: raised where the same regime and seed would give another pool
+CANDIDATES = 128  # rows drawn, and measured where there is a filter, at a time
 
 
 def load_regime(
@@ -40,22 +37,12 @@ def load_regime(
     *,
     progress: bool = True,
 ) -> tuple[Path, datasets.Dataset, datasets.Dataset]:
-    """Return the base policy's directory, the pool to train on and the rows to validate on.
+    """Return the base policy's directory, the pool to train on and the rows to validate on; cached.
 
-    A pure function of the regime and the seed, on one machine: a filter compares floating-point numbers. Cached.
-
-    Args:
-        name: One of `REGIMES`, or a `Regime` of one's own.
-        seed: Of the model's initial weights, of its fine-tuning and of the pool; 0 or more.
-        cache_dir: Parent of the cached directories; `$HF_HOME/trl_vade` by default.
-        progress: Show progress bars while something is built.
-
-    Raises:
-        ValueError: an unknown name or a negative seed.
+    A pure function of the regime and the seed (of the initial weights, the fine-tuning and the pool), on one machine:
+    a filter compares floating-point numbers. The parent of the cached directories is `$HF_HOME/trl_vade` by default.
     """
-    regime = REGIMES.get(name) if isinstance(name, str) else name
-    if regime is None or seed < 0:
-        raise ValueError(f"regime {name!r}, seed {seed}: there are {', '.join(REGIMES)}, and seeds from 0 on")
+    regime = REGIMES[name] if isinstance(name, str) else name
     model_directory = _load_model(regime, seed, cache_dir, progress)
     sizes = {"train": regime.num_train, "validation": regime.num_validation}
     key = regime_key(regime, seed)

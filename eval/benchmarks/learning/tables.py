@@ -1,27 +1,13 @@
 """The benchmark's tables, in Markdown."""
 
 import re
+from collections.abc import Iterable
 
 import numpy as np
 
-from . import hint_tables as hinted
-from . import thinning_tables as thinned
-from .arms import ABLATIONS, ARMS, CHALLENGERS, DEFAULT, MAIN, PEERS
-from .curves import (
-    Record,
-    area,
-    best_rates,
-    by_arm,
-    differences,
-    interval,
-    mean_and_error,
-    pair,
-    paired,
-    score_at,
-    share_interval,
-    table,
-)
-from .protocol import BEST, PLANS, VANILLA, VARIED, best_rate, tuned_as, tuned_rates
+from .arms import ABLATIONS, CHALLENGERS, DEFAULT, MAIN, PEERS
+from .curves import Record, area, by_arm, differences, interval, pair, score_at, share_interval, table
+from .protocol import BEST, PLANS, VANILLA, VARIED
 
 GONE = ("calibrated", "growing rest", "rising blind share", "moved rates", "prior by level")
 """Arms whose code was deleted, since they won nothing. Their records stay."""
@@ -76,26 +62,22 @@ def main_arms(records: list[Record]) -> str:
 
 def ablations(records: list[Record]) -> str:
     """The paper's rule, and what is left of it without one of its parts."""
-    arms, regimes = ("paper", *ABLATIONS), [regime for regime, plan in PLANS.items() if plan.ablations]
-    lines = []
-    for arm in arms:
-        found = [of(records, "runs", regime) for regime in regimes]
-        gains = [differences(of_it.get(arm, []), of_it.get(VANILLA, []), area) for of_it in found]
-        if any(gains):
-            lines.append([arm, *map(between, gains)])
-    return table(["arm", *(f"{regime}: difference (95 % interval)" for regime in regimes)], lines) if lines else ""
+    regimes = {f"{name}: difference (95 % interval)": name for name, plan in PLANS.items() if plan.ablations}
+    return beside(records, ("paper", *ABLATIONS), VANILLA, regimes)
 
 
-def tuning(records: list[Record]) -> str:
-    lines = []
-    for regime in PLANS:
-        for arm in PLACES:
-            found = tuned_rates(records, regime, arm) if tuned_as(arm) == arm else {}
-            best = best_rate(records, regime, arm) if found else None
-            cells = [f"{rate:g}: {value:.4f}" for rate, value in found.items()]
-            if found:
-                lines.append([regime, arm, ", ".join(cells), "open" if best is None else f"{best:g}"])
-    return table(["regime", "arm", "rate: mean area", "best"], lines) if lines else ""
+def challenge(records: list[Record]) -> str:
+    return beside(records, (*CHALLENGERS, *GONE), VARIED, {name: name for name in PLANS})
+
+
+def beside(records: list[Record], arms: Iterable[str], other: str, regimes: dict[str, str]) -> str:
+    """The areas of some arms minus that of another one; `regimes` by the heads of their columns."""
+    found = [of(records, "runs", regime) for regime in regimes.values()]
+    lines = [
+        [arm, *(between(differences(here.get(arm, []), here.get(other, []), area)) for here in found)] for arm in arms
+    ]
+    lines = [line for line in lines if {*line[1:]} != {"-"}]
+    return table(["arm", *regimes], lines) if lines else ""
 
 
 def scores(records: list[Record], stage: str = "runs") -> str:
@@ -157,33 +139,6 @@ def ranking(records: list[Record]) -> str:
     return table(head, lines) if lines else ""
 
 
-def challenge(records: list[Record]) -> str:
-    lines = []
-    for arm in (*CHALLENGERS, *GONE):
-        cells = []
-        for regime in PLANS:
-            arms = of(records, "runs", regime)
-            cells.append(between(differences(arms.get(arm, []), arms.get(VARIED, []), area)))
-        if any(cell != "-" for cell in cells):
-            lines.append([arm, *cells])
-    return table(["arm", *PLANS], lines) if lines else ""
-
-
-def where(records: list[Record]) -> str:
-    """What was chosen, and what it gave."""
-    figures = ("ratio", "lift", "all_wrong_late", "all_right_late", "coverage", "top_tenth", "updates", "refills")
-    lines = []
-    for regime in PLANS:
-        arms = of(records, "runs", regime)
-        for arm in [name for name in PLACES if name in arms]:
-            found = [run for run in arms[arm] if "coverage" in run]
-            cells = [f"{np.mean([np.mean(run[name]) for run in found]):.3g}" if found else "-" for name in figures]
-            lines.append([regime, arm, *cells])
-    head = ["groups with a gradient", "over an even draw", "all wrong, late", "all right, late", "rows seen"]
-    head += ["places of the top tenth", "updates", "refills"]
-    return table(["regime", "arm", *head], lines) if lines else ""
-
-
 def calibration(records: list[Record]) -> str:
     """Mean squared error of the believed rate, and that of the mean of all that came before."""
     lines = []
@@ -213,12 +168,10 @@ def agreement(records: list[Record]) -> str:
 
 TABLES = {
     "main": ("In short: difference to vanilla GRPO, paired", main_arms),
-    "tuning": ("Learning rates: mean area of the tuning seeds", tuning),
     "scores": ("All arms: difference to vanilla GRPO, paired, with 95 % intervals", scores),
     "ranking": ("Share of the oracle's gain, and the rule for the default", ranking),
     "ablations": ("Ablations of the paper's rule: difference of the area to vanilla GRPO, paired", ablations),
     "challengers": ("Challengers: difference of the area to frontier, paired, with 95 % intervals", challenge),
-    "where": ("Where the rollouts went", where),
     "calibration": ("Belief against outcome", calibration),
     "confirmation": ("Confirmation: difference to vanilla GRPO, paired, with 95 % intervals", confirmation),
     "trainer": ("Through VADEGRPOTrainer, beside the fast loop", agreement),
@@ -257,50 +210,3 @@ def between(values: list[float]) -> str:
 def shown(share: float, low: float, high: float) -> str:
     ends = ["never" if np.isinf(end) else f"{end:.2f}" for end in (share, low, high)]
     return f"{ends[0]} ({ends[1]} to {ends[2]})"
-
-
-def studies(records: list[Record]) -> str:
-    """The tables of the studies beside the main comparison."""
-    parts = []
-    for regime in dict.fromkeys(record["regime"] for record in records):
-        here = [record for record in records if record["regime"] == regime]
-        for stages, title, build in (
-            (("main", "more"), "arms, beside vanilla GRPO", areas),
-            (("kl",), "a KL term on all rollouts or on live ones", thinned.divergence),
-            (("shares",), "shares to train on (seeds apart from those below)", thinned.shares),
-            (("hinted_tune",), "variants, tuning: mean area", areas_by_rate),
-            (("hinted",), "do variants pay?", hinted.payoff),
-            (("hinted",), "variants, where the rollouts went", hinted.liveness),
-            (("thin_tune",), "training on fewer rollouts, tuning: mean area", areas_by_rate),
-        ):
-            if chosen := [record for record in here if record["stage"] in stages]:
-                parts.append(f"## {regime}: {title}\n\n" + build(chosen, here))
-    if variants := [record for record in records if record["stage"] == "hinted"]:
-        parts += hinted.over_regimes(variants)
-    thin = [record for record in records if record["stage"] == "thin"]
-    return "\n\n".join(parts + thinned.overview(thin) if thin else parts)
-
-
-def areas(chosen: list[Record], here: list[Record]) -> str:
-    arms = by_arm(chosen, chosen[0]["regime"])
-    lines = []
-    for arm, runs in arms.items():
-        cells = ["{:.4f} ± {:.4f}".format(*mean_and_error([area(run) for run in runs]))]
-        if arm != VANILLA and VANILLA in arms:
-            cells.append("{:+.4f} ± {:.4f}".format(*paired(runs, arms[VANILLA], area)))
-        lines.append([arm, len(runs), *cells, *["-"] * (2 - len(cells))])
-    return table(["arm", "seeds", "area, mean ± standard error", "- vanilla GRPO, paired"], lines)
-
-
-def areas_by_rate(chosen: list[Record], here: list[Record]) -> str:
-    rates = sorted({record["learning_rate"] for record in chosen})
-    best = best_rates(chosen, chosen[0]["regime"])
-    rows = []
-    for arm in [name for name in ARMS if any(record["arm"] == name for record in chosen)]:
-        cells = []
-        for rate in rates:
-            runs = [area(r) for r in chosen if r["arm"] == arm and r["learning_rate"] == rate]
-            text = f"{np.mean(runs):.4f}" if runs else "-"
-            cells.append(f"**{text}**" if best.get(arm) == rate else text)
-        rows.append([arm, *cells])
-    return table(["arm", *(f"{rate:g}" for rate in rates)], rows)

@@ -15,11 +15,7 @@ SPREAD = 0.6
 
 
 def live_groups(rows: int, share: float) -> np.ndarray:
-    """(rows,) bool: evenly spread groups, `rows * share` of them.
-
-    Raises:
-        ValueError: That is no whole number of groups.
-    """
+    """(rows,) bool: evenly spread groups, `rows * share` of them; a `ValueError` where that is no whole number."""
     live = round(rows * share)
     if not np.isclose(live, rows * share):
         raise ValueError(f"{share:g} of {rows} rows is no whole number of groups. Choose --rows so that it is.")
@@ -38,15 +34,9 @@ def lengths(rows: int, generations: int, most: int, seed: Any) -> np.ndarray:
 
 
 class Given:
-    """Completions and rewards of generation batches of one process.
+    """Completions of at most `most` tokens and rewards of generation batches of one process.
 
-    Args:
-        rows: of a generation batch.
-        generations: completions of a row.
-        most: tokens of the longest completion.
-        share: of the groups that have a gradient. In each of these, every other completion is right.
-        tokenizer: what its special tokens are not are the tokens of the completions, and its last one is the end.
-        all_longest: whether every completion has `most` tokens.
+    A `share` of the groups has a gradient. In each of these, every other completion is right.
     """
 
     def __init__(
@@ -78,7 +68,7 @@ class Given:
     def in_place_of_generation(self) -> Iterator[None]:
         """Let trainers take these completions where TRL 1.16 asks its engine, and decode each image once.
 
-        A loader that decodes is measured by `eval.benchmarks.loading`; stock's would take most of the time here.
+        Stock's loader, which decodes it for every completion, would take most of the time.
         """
         decode, decoded = datasets.Image.decode_example, {}
 

@@ -15,6 +15,7 @@ from .given import Given
 from .memory import TensorMemory
 from .meters import Meter, images_counted
 from .one_run import model_and_rows, train, trainer_settings
+from .tables import in_turn
 
 
 def one_batch(
@@ -31,11 +32,8 @@ def one_batch(
 ) -> dict[str, Any]:
     """Train for a generation batch, after `warmup` others; return what it cost.
 
-    Args:
-        name: one of `tables.NAMES`.
-        model: a folder, or a model. A trainer before this one may have trained it, or failed to.
-        counting: `flops`, or `memory` for the bytes of tensors on a CPU. That slows the batch, so it has no seconds.
-            FLOPs are counted alone: torch's counter keeps what checkpointing computes again (torch 2.15).
+    `counting` is "flops", or "memory" for the bytes of tensors on a CPU, and then there are no seconds. FLOPs are
+    counted alone: torch's counter keeps what checkpointing computes again (torch 2.15).
     """
     clean(model)
     memory = TensorMemory() if counting == "memory" else None
@@ -77,13 +75,11 @@ def measure(options: dict[str, Any]) -> Iterator[dict[str, Any]]:
     model, rows = model_and_rows(options)
     processor = AutoProcessor.from_pretrained(model)
     settings = trainer_settings(options, model)
-    trainers = options["trainers"]
     counts = ["flops"] if torch.cuda.is_available() else ["flops", "memory"]  # a GPU counts its memory in each run
     for repeat in [*counts, *range(options["repeats"])]:
         counting, turn = (repeat, 0) if repeat in counts else (None, repeat)
         for share in options["live_shares"]:
-            for place in range(len(trainers)):
-                name = trainers[(place + turn) % len(trainers)]
+            for name in in_turn(options["trainers"], turn):
                 sizes = (options["rows"], options["generations"], options["completion_tokens"])
                 given = Given(*sizes, share, processor.tokenizer)
                 figures = one_batch(name, given, model, rows, settings, None, counting=counting)

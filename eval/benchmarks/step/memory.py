@@ -13,10 +13,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 
-def memory_of(device: str) -> "GpuMemory | TensorMemory":
-    return GpuMemory() if device == "cuda" else TensorMemory()
-
-
 class GpuMemory:
     """The GPU's memory. `in use` is the driver's figure for all of it: torch does not see a sleeping engine's."""
 
@@ -58,7 +54,7 @@ class GpuMemory:
 
 
 class ProcessMemory:
-    """What a process has in memory above what it had at `begin`, as Linux counts it; nothing elsewhere."""
+    """What a process has in memory above what it had at `begin`, as Linux counts it; 0 elsewhere."""
 
     def __init__(self) -> None:
         self._before = 0
@@ -70,13 +66,24 @@ class ProcessMemory:
         pass
 
     def begin(self) -> None:
-        self._before = resident() or 0
+        gc.collect()
+        with contextlib.suppress(AttributeError, OSError, TypeError):  # what was freed goes back; glibc alone has it
+            ctypes.CDLL(None).malloc_trim(0)
+        self._before = self._status("VmRSS")
 
     def peaks(self) -> dict[str, int]:
         """Peaks in bytes since the last call."""
-        found = {"resident": max((peak() or 0) - self._before, 0)}
-        reset_peak()
+        found = {"resident": max(self._status("VmHWM") - self._before, 0)}
+        with contextlib.suppress(OSError):
+            Path("/proc/self/clear_refs").write_text("5")
         return found
+
+    @staticmethod
+    def _status(name: str) -> int:
+        with contextlib.suppress(OSError):
+            lines = Path("/proc/self/status").read_text().splitlines()
+            return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:")), 0)
+        return 0
 
 
 class TensorMemory(TorchDispatchMode):
@@ -117,29 +124,3 @@ class TensorMemory(TorchDispatchMode):
         """Peaks in bytes since the last call."""
         found, self._most = {"allocated": self._most}, self._now
         return found
-
-
-def resident() -> int | None:
-    """The bytes of this process in memory, once what was freed has gone back to the system; None where not known."""
-    gc.collect()
-    with contextlib.suppress(AttributeError, OSError, TypeError):  # glibc alone has it
-        ctypes.CDLL(None).malloc_trim(0)
-    return _status("VmRSS")
-
-
-def peak() -> int | None:
-    """The most bytes in memory since `reset_peak`; None where not known."""
-    return _status("VmHWM")
-
-
-def reset_peak() -> None:
-    with contextlib.suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
-
-
-def _status(name: str) -> int | None:
-    try:
-        lines = Path("/proc/self/status").read_text().splitlines()
-    except OSError:  # not Linux
-        return None
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:")), None)

@@ -18,16 +18,10 @@ from .memory import GpuMemory, ProcessMemory, TensorMemory
 
 
 class Meter:
-    """
-    Seconds, memory, FLOPs and counts of the generation batch that is going on.
+    """Seconds, memory, FLOPs and counts of the generation batch that is going on.
 
     Phases nest, and time is the innermost one's alone, so they add up to the whole. With CUDA each boundary waits for
-    the GPU. The peak since the last boundary is the innermost phase's, too.
-
-    Args:
-        memory: whose peaks to keep; the GPU's, where there is one and none is given.
-        flops: what says how many FLOPs there were so far, such as `FlopCounterMode.get_total_flops`.
-        clock: seconds.
+    the GPU. The peak since the last boundary is the innermost phase's, too. `flops` says how many there were so far.
     """
 
     def __init__(
@@ -170,10 +164,6 @@ def count(trainer: Any, meter: Meter) -> None:
     """Let `meter` count requests, whichever engine `trainer` generates with, and the images that vLLM encodes here."""
     if not trainer.use_vllm:
         meter.tally(trainer.model, "generate", lambda *args, **kwargs: meter.count("requests"))
-        return
-    if trainer.vllm_mode == "server":
-        client = trainer.vllm_generation.vllm_client
-        meter.tally(client.session, "post", lambda url, **kw: meter.count(f"POST {url.removeprefix(client.base_url)}"))
         return
 
     def encodes(module, args, kwargs):

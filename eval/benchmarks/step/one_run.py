@@ -20,7 +20,6 @@ from trl import GRPOConfig, GRPOTrainer
 
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer, VADEReportCallback
 from trl_vade.testbed import load_testbed_dataset, load_testbed_model
-from trl_vade.trainer.generation import colocated
 
 from .memory import ProcessMemory
 from .meters import EachBatch, Meter, count, images_counted, watch
@@ -36,9 +35,6 @@ def measure(options: dict[str, Any]) -> dict[str, Any]:
     transformers_logging.disable_progress_bar()
     model, rows = model_and_rows(options)
     length = options["completion_tokens"]
-    if options["trainer"] == "unseeded":
-        # vLLM draws the noise of each completion with a seed by itself, token by token (`random_sample`).
-        colocated.request_seed = lambda *_: None
 
     def parity(completion_ids, **columns):
         """Costs nothing, and gives groups a gradient. Refuses lengths that would make two runs differ in cost."""
@@ -71,15 +67,7 @@ def train(
     watch_more: Callable[[Any, Meter], None] = lambda *_: None,
     processor: Any = None,
 ) -> None:
-    """Train for so many generation batches, each of which `meter` closes.
-
-    Args:
-        name: one of `tables.NAMES`.
-        model: a folder or a model.
-        settings: of `VADEGRPOConfig`, without its folder and `max_steps`; stock takes those that it has.
-        watch_more: is called with the trainer and the meter before the training.
-        processor: of a model that is no folder.
-    """
+    """Train for so many generation batches, each of which `meter` closes. Stock takes the settings that it has."""
     ours = name != "stock"
     updates = settings["steps_per_generation"] // settings["gradient_accumulation_steps"]
     with tempfile.TemporaryDirectory() as output_dir:
@@ -122,14 +110,18 @@ def trainer_settings(options: dict[str, Any], model: str) -> dict[str, Any]:
         "save_strategy": "no",
         "report_to": "none",
         "disable_tqdm": True,
-        "use_vllm": engine in ("colocate", "server"),
+        "use_vllm": engine == "colocate",
+        "vllm_mode": "colocate",
     }
     settings.pop("num_train_epochs", None)
     if engine == "given":
         settings["vade_sampler"] = "uniform"  # every trainer gets the same rows
-    else:
-        settings |= engine_settings(options, model)
-    if settings["use_vllm"]:  # stock TRL's colocated prompts have nearly twice the image tokens
+    else:  # a sampled placeholder ends a stock run, and ours never samples one
+        config = AutoConfig.from_pretrained(model)
+        placeholders = [config.image_token_id, config.video_token_id]
+        settings["generation_kwargs"] = {"min_new_tokens": length, "suppress_tokens": placeholders}
+    if engine == "colocate":  # stock TRL's prompts have nearly twice the image tokens there
+        settings["generation_kwargs"] = {"ignore_eos": True, "logit_bias": dict.fromkeys(placeholders, -100.0)}
         settings.setdefault("vllm_max_model_length", 2 * options["image_tokens"] + 128 + length)
     if not torch.cuda.is_available():
         settings |= {
@@ -141,20 +133,6 @@ def trainer_settings(options: dict[str, Any], model: str) -> dict[str, Any]:
             "vllm_gpu_memory_utilization": 0.1,
         }
     return settings | options["settings"]
-
-
-def engine_settings(options: dict[str, Any], model: str) -> dict[str, Any]:
-    length, engine = options["completion_tokens"], options["engine"]
-    config = AutoConfig.from_pretrained(model)
-    # A sampled placeholder ends a stock run, and ours never samples one.
-    placeholders = [config.image_token_id, config.video_token_id]
-    if engine == "hf":
-        return {"generation_kwargs": {"min_new_tokens": length, "suppress_tokens": placeholders}}
-    return {
-        "vllm_mode": engine,
-        "vllm_server_base_url": options["server"],
-        "generation_kwargs": {"ignore_eos": True, "logit_bias": dict.fromkeys(placeholders, -100.0)},
-    }
 
 
 def versions() -> dict[str, str]:

@@ -1,6 +1,7 @@
 """The names of trainers and phases, and the tables of what they cost."""
 
 import statistics
+from collections.abc import Sequence
 from typing import Any
 
 NAMES = {
@@ -8,7 +9,6 @@ NAMES = {
     "vade": "trl_vade without thinning",
     "lossless": "trl_vade lossless",
     "live": "trl_vade live",
-    "unseeded": "trl_vade without seeds",
     "repeated": "trl_vade, images TRL's way",
     "once": "trl_vade, images once: processor, buffer",
     "tower": "trl_vade, images once: and tower",
@@ -46,6 +46,11 @@ COUNTS = {
     "stored": "bytes of images in the store beside it",
     "prompt tokens in the engine": "prompt tokens in the engine, over all completions",
 }
+
+
+def in_turn(trainers: Sequence[str], repeat: int) -> list[str]:
+    """Return `trainers` in the order of this repeat, which begins with another one than the repeat before."""
+    return [trainers[(place + repeat) % len(trainers)] for place in range(len(trainers))]
 
 
 def total(batch: dict[str, Any]) -> float:

@@ -4,28 +4,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
-from transformers import AutoModelForImageTextToText, AutoProcessor
+from transformers import AutoModelForImageTextToText
 
 from eval.benchmarks.learning.fast_grpo import train
 from eval.benchmarks.learning.fast_policy import FastPolicy
-from trl_vade.testbed import build_dataset, load_testbed_model
-from trl_vade.testbed.sft import SFTSettings
+from trl_vade.testbed import build_dataset
 
 pytestmark = pytest.mark.benchmark
-
-# The model of test_fast_policy.py, in the same place: it is built once.
-BRIEF = SFTSettings(steps=100, batch_size=12)
-
-
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory):
-    return load_testbed_model(cache_dir=tmp_path_factory.getbasetemp() / "brief", settings=BRIEF, progress=False)
-
-
-@pytest.fixture(scope="module")
-def processor(directory):
-    return AutoProcessor.from_pretrained(directory)
 
 
 @pytest.fixture(scope="module")
@@ -87,14 +72,6 @@ def batches(monkeypatch):
     return seen
 
 
-def assert_same(left, right):
-    for part in ("steps", "evaluations"):
-        assert left[part].keys() == right[part].keys()
-        for name, values in left[part].items():
-            assert len(values) == len(right[part][name])
-            assert all(np.array_equal(a, b) for a, b in zip(values, right[part][name], strict=True)), name
-
-
 def test_a_plain_run_draws_scores_and_counts_one_batch_a_step(make, batches):
     sampler = InTurn(24)
     steps = run(make(), sampler)["steps"]
@@ -111,27 +88,20 @@ def test_a_plain_run_draws_scores_and_counts_one_batch_a_step(make, batches):
         assert steps["gradient_ratio"][i] == spread.mean()
         assert (steps["grad_norm"][i] > 0) == spread.any()
     assert 0 < np.mean(steps["gradient_ratio"]) < 1
+    assert run(make())["steps"]["loss"] == steps["loss"] != run(make(), seed=1)["steps"]["loss"]
 
 
-@pytest.mark.parametrize(("steps", "every", "expected"), [(4, 2, [0, 2, 4]), (3, 2, [0, 2, 3]), (2, 9, [0, 2])])
+@pytest.mark.parametrize(("steps", "every", "expected"), [(3, 2, [0, 2, 3]), (2, 9, [0, 2])])
 def test_evaluations_stand_at_the_start_at_every_so_many_steps_and_at_the_end(make, steps, every, expected):
     policies = make()
     evaluations = run(policies, steps=steps, evaluate_every=every)["evaluations"]
     assert evaluations["step"] == expected
     assert evaluations["rollouts"] == [24 * step for step in expected]
     rates, greedy = policies[1].score()
-    assert evaluations["score"][-1] == rates.mean()
-    assert evaluations["greedy"][-1] == greedy.mean()
+    assert (evaluations["score"][-1], evaluations["greedy"][-1]) == (rates.mean(), greedy.mean())
     pool = policies[0].pass_rates()
     assert np.array_equal(evaluations["pool_pass_rates"][-1], pool)
     assert evaluations["uniform_ratio"][-1] == pytest.approx(np.mean(1 - pool**4 - (1 - pool) ** 4))
-    assert not np.array_equal(evaluations["pool_pass_rates"][0], pool)
-
-
-def test_the_same_arguments_give_the_same_history_and_another_seed_another(make):
-    first, again, other = (run(make(), seed=seed, steps=2, dynamic_sampling="missing") for seed in (0, 0, 1))
-    assert_same(first, again)
-    assert first["steps"]["loss"] != other["steps"]["loss"]
 
 
 def test_dynamic_sampling_fills_the_batch_with_groups_that_have_a_gradient(make, batches):
@@ -170,24 +140,16 @@ def test_dapos_own_way_draws_whole_batches_and_drops_what_is_beyond_a_full_one(m
     assert live > 3 * len(batches)  # some were dropped, and the sampler was told of them all the same
 
 
-@pytest.mark.parametrize("max_refills", [0, 2])
-def test_what_is_missing_after_the_last_refill_is_filled_up_with_dropped_groups(make, batches, max_refills):
+def test_what_is_missing_is_filled_up_with_dropped_groups_and_no_row_comes_twice(make, batches):
     # No answer fits into four tokens: no group ever has a spread.
-    steps = run(
-        make(max_completion_length=4), dynamic_sampling="missing", num_groups=5, max_refills=max_refills, steps=2
-    )["steps"]
-    assert steps["refills"] == [max_refills] * 2
-    assert steps["rollouts"] == [20 * (max_refills + 1), 40 * (max_refills + 1)]
-    assert steps["gradient_ratio"] == [0.0, 0.0]
-    assert steps["grad_norm"] == [0.0, 0.0]
+    how = {"dynamic_sampling": "missing", "num_groups": 5}
+    steps = run(make(max_completion_length=4), **how, max_refills=2, steps=2)["steps"]
+    assert (steps["refills"], steps["rollouts"]) == ([2, 2], [60, 120])
+    assert steps["gradient_ratio"] == steps["grad_norm"] == [0.0, 0.0]
     assert [batch.sample_index.tolist() for batch in batches] == [row[:5].tolist() for row in steps["sample_index"]]
-
-
-def test_dynamic_sampling_stops_when_the_pool_is_used_up(make, batches):
-    steps = run(make(8, max_completion_length=4), dynamic_sampling="missing", num_groups=5, steps=1)["steps"]
+    steps = run(make(8, max_completion_length=4), **how, steps=1)["steps"]  # the pool is used up
     assert sorted(steps["sample_index"][0]) == list(range(8))
     assert steps["refills"] == [1]
-    assert batches[0].sample_index.tolist() == [0, 1, 2, 3, 4]
 
 
 def test_an_oracle_is_shown_the_exact_pass_rates_of_the_moment(make):
@@ -205,23 +167,6 @@ def test_an_oracle_is_shown_the_exact_pass_rates_of_the_moment(make):
     assert [draws for draws, _, _ in shown] == [0, 2, 4]
     assert all(np.array_equal(given, true) for _, given, true in shown)
     assert np.array_equal(shown[2][1], history["evaluations"]["pool_pass_rates"][1])
-
-
-def test_each_step_is_reported_and_the_number_of_threads_is_put_back(make):
-    threads = torch.get_num_threads()
-    reports = []
-    run(
-        make(),
-        on_step=lambda step, history: reports.append((step, len(history["steps"]["loss"]), torch.get_num_threads())),
-    )
-    assert reports == [(1, 1, 1), (2, 2, 1), (3, 3, 1), (4, 4, 1)]
-    assert torch.get_num_threads() == threads
-
-
-def test_training_raises_the_pass_rates_of_the_pool(make):
-    history = run(make(), steps=15, num_groups=24, num_generations=8, learning_rate=3e-3, evaluate_every=15)
-    before, after = (rates.mean() for rates in history["evaluations"]["pool_pass_rates"])
-    assert after > 1.5 * before
 
 
 def test_training_ends_when_the_rollouts_are_spent_and_evaluations_keep_to_the_rollouts(make):

@@ -9,7 +9,7 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
-from datasets import Dataset, load_dataset
+from datasets import load_dataset
 from huggingface_hub import snapshot_download
 
 from tests.support.commands import run
@@ -18,6 +18,7 @@ from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError
 from trl_vade.hub.cards import CARD_FILE
 from trl_vade.hub.posteriors.repository import load_posterior, posterior_card, publish_posterior, steps_in
+from trl_vade.hub.posteriors.table import TYPES
 from trl_vade.hub.uploading import HubTarget
 from trl_vade.trainer.initial_posterior import read_warm_start
 
@@ -33,17 +34,11 @@ def example_card(revision=None):
     return card.replace("\n# ", f"\n{INVENTED}\n\n# ", 1)
 
 
-# ------------------------------------------------------------------------------------------------ names and files
-
-
 def test_the_steps_are_those_whose_posterior_is_there():
     file = "vade_posterior.safetensors"
     there = ["README.md", f"step-000200/{file}", f"step-000100/{file}", f"step-1234567/{file}", file]
     there += [f"old/step-000400/{file}", f"step-500/{file}", f"step-0000600/{file}", "step-000300/posterior.parquet"]
     assert steps_in(iter(there)) == [100, 200, 1234567]
-
-
-# ------------------------------------------------------------------------------------------------------- the card
 
 
 def test_the_card_is_the_example_word_for_word():
@@ -74,19 +69,13 @@ def test_names_of_strangers_are_cut_and_steer_no_terminal_and_a_data_set_without
     assert max(map(len, re.findall("x{9,}", card))) < 140
 
 
-# ------------------------------------------------------------------------------------------- read by other programs
-
-
 def test_load_dataset_reads_the_newest_and_each_step(tmp_path):
     stage(tmp_path / "posterior", (100, 12), (200, 24))
     newest = load_dataset(str(tmp_path / "posterior"), split="train", cache_dir=str(tmp_path / "cache"))
     first = load_dataset(str(tmp_path / "posterior"), "step-000100", cache_dir=str(tmp_path / "cache"))["train"]
     assert (len(newest), len(first)) == (24, 12)
-    assert newest.column_names == [
-        *("sample_id", "index", "task", "alpha", "beta"),
-        *("visits", "pass_rate", "last_step"),
-    ]
-    assert newest["alpha"] == example_table().alpha.tolist()
+    table = example_table()
+    assert newest.to_dict() == {name: list(getattr(table, name)) for name in TYPES}
     assert newest["sample_id"] == QUESTIONS["id"][:24]
 
 
@@ -98,9 +87,6 @@ def test_load_dataset_reads_another_folder_of_the_same_name_and_not_its_cache(tm
         names = (None, "step-000100")
         sizes.append([len(load_dataset(str(folder), name, split="train", cache_dir=cache)) for name in names])
     assert sizes == [[12, 12], [20, 20]]
-
-
-# ------------------------------------------------------------------------------------------------- what is there
 
 
 def publish(folder, step, size, target=SHARED):
@@ -160,26 +146,10 @@ def test_each_line_of_a_card_on_a_branch_loads_what_is_on_the_branch(hub, tmp_pa
     assert (table.metadata["revision"], len(table)) == (repo.branches["exp"], 12)
 
 
-def test_the_card_joins_the_posterior_with_its_questions(capsys, monkeypatch):
-    table = example_table()
-    join = re.findall(r"```python\n(.+?)```", example_card(), flags=re.DOTALL)[2]
-    questions = Dataset.from_dict(
-        {"id": (names := [*table.sample_id[::-1], "new", "newer"]), "prompt": [f"ask {name}" for name in names]}
-    )
-    exec(join, {"load_dataset": lambda name, split: questions, "table": table})  # with ids alone
-    hardest = table.sample_id[int(table.pass_rate.argmin())]
-    printed = capsys.readouterr().out.splitlines()
-    assert printed[0].endswith(f"ask {hardest}")
-    assert printed[-1].startswith("2 questions")
-
-
 def test_a_posterior_without_rows_is_refused_before_anything_is_made(hub, tmp_path):
     with refused(ConfigurationError, names=["no rows"]):
         publish(tmp_path, 100, 0)
     assert hub.requests == []
-
-
-# ------------------------------------------------------------------------------------------------------ warm starts
 
 
 if __name__ == "__main__":

@@ -28,27 +28,21 @@ def posterior(staged, tmp_path):
     return shutil.copytree(staged, tmp_path / "posterior")
 
 
-# ------------------------------------------------------------------------------------------------------------ here
-
-
 def test_of_a_folder_the_newest_step_is_read_and_another_one_on_request(posterior):
     here = table_in(posterior / OF_200)
     same(load_posterior(posterior), replace(here, metadata=here.metadata | {"source": str(posterior)}))
     assert load_posterior(str(posterior), step=100).metadata["global_step"] == 100
 
 
-def test_files_that_were_mixed_up_are_refused(posterior):
+def test_a_step_can_be_named_by_its_folder_or_file_and_files_that_were_mixed_up_are_refused(posterior):
+    for named in ("step-000100", OF_100):
+        assert len(load_posterior(posterior / named)) == len(load_posterior(posterior / named, step=100)) == 12
+        with refused(SnapshotCorruptError, [posterior / OF_100, "100", "200"]):
+            load_posterior(posterior / named, step=200)
     shutil.copy(posterior / OF_200, posterior / OF_100)
     for source, step in ((posterior, 100), (posterior / "step-000100", None), (posterior / OF_100, None)):
         with refused(SnapshotCorruptError, [posterior / OF_100, "200", "100"]):
             load_posterior(source, step=step)
-
-
-@pytest.mark.parametrize("named", ["step-000100", OF_100])
-def test_the_folder_of_a_step_and_a_single_file_can_be_named(posterior, named):
-    assert len(load_posterior(posterior / named)) == len(load_posterior(posterior / named, step=100)) == 12
-    with refused(SnapshotCorruptError, [posterior / OF_100, "100", "200"]):
-        load_posterior(posterior / named, step=200)
 
 
 def test_what_is_not_there_or_not_to_be_known_is_refused(posterior, tmp_path):
@@ -60,20 +54,11 @@ def test_what_is_not_there_or_not_to_be_known_is_refused(posterior, tmp_path):
         load_posterior(tmp_path / "empty")
     with refused(SnapshotMismatchError, ["sample_key"]):
         load_posterior(tmp_path / "unnamed")
-    with refused(ConfigurationError, [posterior, "revision main"]):
-        load_posterior(posterior, "main")
-    with refused(ConfigurationError, ["you/posterior@step-000100", "revision='main'"]):
-        load_posterior("you/posterior@step-000100", "main")
-    for asked in ({"step": 200}, {"revision": "step-000200"}):
-        with refused(ConfigurationError, ["step-000100", *asked.values()]):
-            load_posterior("you/posterior@step-000100", **asked)
-
-
-def test_a_table_for_other_programs_is_not_read_back(posterior, tmp_path):
-    (tmp_path / "rows.jsonl").write_text("{}\n")
-    for table in (tmp_path / "rows.jsonl", posterior / "step-000100" / "posterior.parquet"):
-        with refused(SnapshotNotFoundError, [table, "vade_posterior.safetensors"]):
-            load_posterior(table)
+    with refused(ConfigurationError, ["step-000100", 200]):
+        load_posterior("you/posterior@step-000100", step=200)
+    table = posterior / "step-000100" / "posterior.parquet"  # is for other programs
+    with refused(SnapshotNotFoundError, [table, "vade_posterior.safetensors"]):
+        load_posterior(table)
 
 
 def test_a_checkpoint_has_the_counts_of_its_sampler_and_no_other_step(tmp_path):
@@ -88,12 +73,6 @@ def test_a_checkpoint_has_the_counts_of_its_sampler_and_no_other_step(tmp_path):
         load_posterior(tmp_path, step=40)
 
 
-# ---------------------------------------------------------------------------------------------------- what is named
-
-
-# --------------------------------------------------------------------------------------------------------- the Hub
-
-
 @pytest.fixture
 def shared(hub, staged):
     """The repository you/posterior, in which step 200 came after step 100, and the files of it."""
@@ -104,8 +83,8 @@ def shared(hub, staged):
     return repo, both
 
 
-def found(*source, **options):
-    table = load_posterior(*source, **options)
+def found(source, step=None):
+    table = load_posterior(source, step=step)
     return [len(table), *(table.metadata[name] for name in ("global_step", "source", "revision"))]
 
 
@@ -115,9 +94,8 @@ def test_a_repository_has_the_newest_step_and_those_that_are_named_with_a_networ
 
     def check():
         assert found("you/posterior") == [24, 200, "you/posterior", repo.commit().oid]
-        for asked in (("you/posterior@step-000100",), ("you/posterior", "step-000100")):
-            assert found(*asked) == [12, 100, "you/posterior", repo.commit().oid]
-        assert found("you/posterior", step=100) == [12, 100, "you/posterior", repo.commit().oid]
+        for source, step in (("you/posterior@step-000100", None), ("you/posterior", 100)):
+            assert found(source, step=step) == [12, 100, "you/posterior", repo.commit().oid]
         assert found(f"you/posterior@{first}") == [12, 100, "you/posterior", first]
 
     check()

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.posteriors import example_table, make_table, trained
+from tests.support.posteriors import make_table, trained
 from tests.support.refusals import refused
 from trl_vade import ThompsonSampler, load_snapshot, save_snapshot
-from trl_vade.errors import SnapshotCorruptError, SnapshotMismatchError
-from trl_vade.hub.posteriors.table import TYPES, arrow_of, bin_counts, posterior_table, text_histogram
+from trl_vade.errors import SnapshotCorruptError
+from trl_vade.hub.posteriors.table import bin_counts, posterior_table, text_histogram
 
 RUN = {
     "dataset_fingerprint": "f" * 64,
@@ -46,15 +46,8 @@ def test_the_counts_are_those_that_the_sampler_chooses_by(tmp_path_factory, batc
     np.testing.assert_array_equal(table.last_step, posterior.last_update[visited])
 
 
-def test_a_snapshot_that_does_not_say_which_rows_it_is_about_is_refused(tmp_path):
-    sampler = trained(ThompsonSampler(10))
-    save_snapshot(tmp_path, sampler)
-    with refused(SnapshotMismatchError, names=["sample_key"]):
-        posterior_table(load_snapshot(tmp_path))
-
-
 def test_the_facts_are_those_that_the_snapshot_has(snapshot):
-    table = posterior_table(snapshot, facts={"dataset": "you/rows", "num_samples": 1})
+    table = posterior_table(snapshot)
     assert table.sample_id == [f"{(row - 5) % 2**64:016x}" for row in table.index.tolist()]
     assert table.metadata == {
         "global_step": 40,
@@ -62,7 +55,6 @@ def test_the_facts_are_those_that_the_snapshot_has(snapshot):
         "num_samples": 10,
         "rollouts": 640,
         "base_model": "Qwen/Qwen2.5-VL-3B-Instruct",
-        "dataset": "you/rows",
         "dataset_fingerprint": "f" * 64,
         "success_reward": "is_right",
         "decay_sampled": 0.2,
@@ -100,11 +92,6 @@ def test_what_no_run_can_have_left_is_refused(snapshot):
             posterior_table(replace(snapshot, metadata={"run": {"global_step": step}}))
 
 
-def test_a_table_has_the_columns_that_it_says():
-    table = example_table()
-    assert arrow_of(table).to_pydict() == {name: list(getattr(table, name)) for name in TYPES}
-
-
 def rates_table(pass_rate):
     table = make_table({f"row-{number}": (0, 0) for number in range(len(pass_rate))})
     return replace(table, pass_rate=np.array(pass_rate, dtype=np.float64))
@@ -116,13 +103,3 @@ def test_a_rate_on_an_edge_belongs_to_the_bin_that_begins_with_it():
     for number, (edge, line) in enumerate(zip(edges, text_histogram(rates_table([])).split("\n"), strict=True)):
         assert line.startswith(str(edge))
         assert bin_counts([edge]).tolist() == [place == number for place in range(10)]
-
-
-@given(st.lists(st.floats(0, 1), max_size=60))
-def test_every_row_is_in_the_text_and_no_line_is_longer_than_the_terminal(rates):
-    lines = text_histogram(rates_table(rates)).split("\n")
-    assert len(lines) == 10
-    assert max(map(len, lines)) <= 80
-    assert sum(int(line[10:].replace("#", "")) for line in lines) == len(rates)
-    for line, count in zip(lines, bin_counts(rates), strict=True):
-        assert ("#" in line) == (count > 0)

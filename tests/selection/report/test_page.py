@@ -89,17 +89,12 @@ def test_the_page_tells_verdict_health_rows_and_recipe_and_texts_of_the_data_are
     assert [value for name, value in read.attributes if name == "src"] == [PIXEL]
 
 
-@pytest.mark.parametrize("rows", [True, False])
-@pytest.mark.parametrize("about", [ABOUT, None])
-def test_what_a_run_did_not_leave_is_left_out(tmp_path, rows, about):
-    read = page(tmp_path, rows=rows, about=about)
-    assert ("Rows" in read.texts, "Recipe" in read.texts) == (rows, about is not None)
-
-
-def test_a_spread_is_not_called_a_pass_rate(tmp_path):
-    text = page(tmp_path, history=[{"step": 1, "vade/mean_spread": 0.3}]).text
-    assert "rewards differ least" in text
-    assert "by the pass rate" not in text
+def test_what_a_run_did_not_leave_is_left_out_and_a_spread_is_not_called_a_pass_rate(tmp_path):
+    for number, (rows, about) in enumerate([(True, ABOUT), (True, None), (False, ABOUT), (False, None)]):
+        texts = page(tmp_path / str(number), rows=rows, about=about).texts
+        assert ("Rows" in texts, "Recipe" in texts) == (rows, about is not None)
+    text = page(tmp_path / "spreads", history=[{"step": 1, "vade/mean_spread": 0.3}]).text
+    assert ("rewards differ least" in text, "by the pass rate" in text) == (True, False)
 
 
 def test_outages_and_cut_answers_are_said_in_words(tmp_path):

@@ -1,17 +1,11 @@
 """A run whose files are damaged or not all there yet; what a finished one tells is in test_summary.py."""
 
 import json
-import shutil
-from pathlib import Path
 
 import numpy as np
-import pytest
-from transformers import TrainerCallback
 
-from tests.support.finished_run import HISTORY, write_run
+from tests.support.finished_run import BATCHES, HISTORY, write_run
 from tests.support.refusals import refused
-from tests.support.runs import says_a_digit
-from trl_vade import VADEGRPOTrainer
 from trl_vade.errors import SnapshotNotFoundError
 from trl_vade.selection.log import SELECTION_LOG_FILE, SelectionLog
 from trl_vade.selection.outcomes import group_outcomes
@@ -49,43 +43,21 @@ def test_without_the_whole_log_there_is_no_report(tmp_path):
         write_report(tmp_path)
 
 
-# ------------------------------------------------------------------- a run that goes on, was killed, or saved no state
-
-
-@pytest.fixture
-def killed(text_model_path, text_rows, make_args):
-    """The folder of a run that was stopped at step 5, with checkpoints of steps 2 and 4 and a selection log."""
-    args = make_args(save_strategy="steps", save_steps=2)
-    trainer = VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows)
-
-    class Killed(Exception):
-        pass
-
-    class KillAt(TrainerCallback):
-        def on_step_end(self, args, state, control, **kwargs):
-            if state.global_step == 5:
-                raise Killed
-
-    trainer.add_callback(KillAt())
-    with pytest.raises(Killed):
-        trainer.train()
-    return Path(args.output_dir)
-
-
-def test_a_killed_run_is_read_from_its_selection_log_and_its_newest_whole_state(killed):
-    assert not (killed / TRAINER_STATE_FILE).exists()
-    summary = summarise(read_run(killed))
-    assert (summary["generation_batches"], summary["rollouts"]) == (5, 5 * 16)
-    assert (summary["steps"], summary["seconds_until_step"]) == (4, 4)
-    state = json.loads((killed / "checkpoint-2" / TRAINER_STATE_FILE).read_text())
+def test_a_killed_run_is_read_from_its_selection_log_and_its_newest_whole_state(tmp_path):
+    """It was stopped at step 5, with checkpoints of steps 2 and 4."""
+    write_run(tmp_path, batches=BATCHES[:5])
+    state = json.loads((tmp_path / TRAINER_STATE_FILE).read_text())
+    (tmp_path / TRAINER_STATE_FILE).unlink()
+    for step in (2, 4):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+        saved = state | {"global_step": step, "log_history": [{"step": at} for at in range(1, step + 1)]}
+        (tmp_path / f"checkpoint-{step}" / TRAINER_STATE_FILE).write_text(json.dumps(saved))
+    summary = summarise(read_run(tmp_path))
+    assert (summary["generation_batches"], summary["rollouts"], summary["seconds_until_step"]) == (5, 20, 0)
     for step, expected in ((3, 4), (9, 9)):
         newer = state | {"global_step": step, "log_history": [{"step": step}]}
-        (killed / TRAINER_STATE_FILE).write_text(json.dumps(newer))
-        assert read_run(killed).history[-1]["step"] == expected
-    (killed / TRAINER_STATE_FILE).unlink()
-    (killed / "checkpoint-4" / TRAINER_STATE_FILE).unlink()  # half deleted
-    assert {entry["step"] for entry in read_run(killed).history} == {1, 2}
-    for path in killed.glob("checkpoint-*"):  # killed before the first one
-        shutil.rmtree(path)
-    summary = write_report(killed)
-    assert (summary["generation_batches"], summary["rollouts"], summary["validation"]) == (5, 5 * 16, [])
+        (tmp_path / TRAINER_STATE_FILE).write_text(json.dumps(newer))
+        assert read_run(tmp_path).history[-1]["step"] == expected
+    (tmp_path / TRAINER_STATE_FILE).unlink()
+    (tmp_path / "checkpoint-4" / TRAINER_STATE_FILE).unlink()  # half deleted
+    assert {entry["step"] for entry in read_run(tmp_path).history} == {1, 2}

@@ -2,18 +2,13 @@
 
 import json
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from eval import compare
-from eval.benchmarks.learning import pictures as learning
-from eval.benchmarks.learning.curves import read
 from tests.support.finished_run import write_run
-from tests.support.marks import slow
 from trl_vade.selection.report.panels import draw_report
 from trl_vade.selection.report.record import ROWS_FILE, read_run
 from trl_vade.selection.report.style import LIGHT, SERIES, STYLES
@@ -28,20 +23,8 @@ def report(folder):
     draw_report(read_run(folder), folder / "p.png")
 
 
-def of_learning(folder):
-    assert len(learning.draw(read(Path(compare.__file__).with_name("learning.jsonl")), folder)) == 2
-
-
-def comparison(folder):
-    scores = [{"mean": 50.0 + i, "stderr": 0.5} for i in range(3)]
-    rows = [{"title": f"Benchmark {n} (test)", "scores": scores} for n in range(7)]
-    named = [{"name": f"you/some-model-{i}"} for i in range(3)]
-    compare.draw({"rows": rows, "evaluations": named, "reference": 1}, folder / "p.png")
-
-
 @pytest.mark.usefixtures("drawn_pictures")
-@pytest.mark.parametrize("draw", [report, slow(of_learning), slow(comparison)])
-def test_no_letter_is_too_small_where_a_page_shows_it_or_outside_of_the_picture(draw, tmp_path, monkeypatch):
+def test_no_letter_is_too_small_where_a_page_shows_it_or_outside_of_the_picture(tmp_path, monkeypatch):
     saved, save = [], Figure.savefig
 
     def checked_save(figure, *args, **more):
@@ -59,7 +42,7 @@ def test_no_letter_is_too_small_where_a_page_shows_it_or_outside_of_the_picture(
         saved.append(len(texts))
 
     monkeypatch.setattr(Figure, "savefig", checked_save)
-    draw(tmp_path)
+    report(tmp_path)
     assert min(saved) > 5
 
 

@@ -1,4 +1,4 @@
-"""What users do with TRL's trainer, a line each: `tests/trainer/test_as_stock.py` drives all beside stock TRL."""
+"""What users do with TRL's trainer, a line each: `tests/trainer/test_battery.py` drives all beside stock TRL."""
 
 from .code import CODE
 from .data import DATA

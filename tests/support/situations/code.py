@@ -1,7 +1,5 @@
 """Objects and code of the user's: callbacks, optimisers, adapters, tools, environments, subclasses."""
 
-from dataclasses import dataclass
-
 import torch
 from transformers import AutoModelForCausalLM, EarlyStoppingCallback, TrainerCallback
 
@@ -58,18 +56,6 @@ def evaluated(**more):
     return lambda side: {"eval_dataset": eight()} | {name: make() for name, make in more.items()}
 
 
-def bema():
-    from trl import BEMACallback
-
-    return [BEMACallback(update_freq=1, update_after=0)]
-
-
-def rich():
-    from trl.trainer.callbacks import RichProgressCallback
-
-    return [RichProgressCallback()]
-
-
 BEST = EVERY_STEP | {"save_strategy": "steps", "save_steps": 1, "max_steps": 3, "metric_for_best_model": "eval_reward"}
 
 
@@ -109,19 +95,6 @@ def take(n: int) -> str:
     return str(n)
 
 
-async def take_later(n: int) -> str:
-    """
-    Take a piece.
-
-    Args:
-        n: its number.
-    """
-    return str(n)
-
-
-take_later.__name__ = "take"
-
-
 def tools(*some):
     def given(side):
         def turns(completions, **columns):
@@ -131,13 +104,6 @@ def tools(*some):
         return {"tools": list(some), "reward_funcs": turns}
 
     return given
-
-
-class Scored(Board):
-    """An environment with a reward of its own."""
-
-    def get_reward(self):
-        return float(self.moves % 2)
 
 
 class Narrated(Board):
@@ -159,18 +125,9 @@ def environments(factory, **more):
     return given
 
 
-def two_kinds(prompt=True):
-    def rows():
-        found = board_rows().to_list()
-        for number, row in enumerate(found):
-            row["environment"] = ["board", "narrated"][number % 2]
-            if not prompt:
-                del row["prompt"]
-        from datasets import Dataset
-
-        return Dataset.from_list(found)
-
-    return rows
+def two_kinds():
+    rows = board_rows()
+    return rows.add_column("environment", ["board", "narrated"] * (len(rows) // 2))
 
 
 def rollout(prompts, trainer):
@@ -218,25 +175,11 @@ def own_init(base):
     return Mine
 
 
-def own_config(base):
-    @dataclass
-    class Mine(base):
-        factor: float = 2.0
-
-        def __post_init__(self):
-            super().__post_init__()
-            self.learning_rate *= self.factor
-
-    return Mine
-
-
 CODE = {
     "an optimiser": Situation({}, optimised),
-    "LoRA by its settings": Situation({}, lora_by_config),
     "LoRA by its settings, with beta": Situation({"beta": 0.1, "max_steps": 3}, lora_by_config, logs="kl"),
-    "LoRA, resumed": Situation(SAVED, lora_by_config, drive=resumed),
     "LoRA as a model": Situation({}, lora_by_model),
-    "LoRA as a model, with beta": Situation({"beta": 0.1, "max_steps": 3}, lora_by_model, logs="kl"),
+    "LoRA, resumed": Situation(SAVED, lora_by_config, drive=resumed),
     "weights of the rewards that a callback changes": Situation(
         {"max_steps": 3},
         lambda side: {"reward_funcs": [says_a_digit, length]},
@@ -263,14 +206,10 @@ CODE = {
         logs="eval_reward",
     ),
     "the best model at the end": Situation(BEST | {"load_best_model_at_end": True}, evaluated(), logs="eval_reward"),
-    "BEMA": Situation({}, lambda side: {"callbacks": bema()}, as_base=True),
-    "Rich": Situation({}, lambda side: {"callbacks": rich()}, as_base=True),
     "a tool": Situation(LONG, tools(take), **AGENT),
-    "an async tool": Situation(LONG, tools(take_later), **AGENT),
     "tools, one call": Situation(LONG | {"max_tool_calling_iterations": 1}, tools(take), **AGENT),
     "an environment": Situation(LONG, environments(Board), board_rows, **AGENT),
     "an environment that adds to the prompt": Situation(LONG, environments(Narrated), board_rows, **AGENT),
-    "an environment with its reward": Situation(LONG, environments(Scored, reward_funcs=None), board_rows, **AGENT),
     "an environment, resumed": Situation(LONG | SAVED, environments(Board), board_rows, drive=resumed, **AGENT),
     "an environment, evaluated": Situation(
         LONG | EVERY_STEP, environments(Board, eval_dataset=board_rows(8)), board_rows, **AGENT
@@ -278,15 +217,9 @@ CODE = {
     "an environment and two iterations": Situation(
         LONG | {"num_iterations": 2, "max_steps": 5}, environments(Board), board_rows, **AGENT
     ),
-    "several environments": Situation(
-        LONG, environments({"board": Board, "narrated": Narrated}), two_kinds(), **AGENT
-    ),
-    "environments without a prompt": Situation(
-        LONG, environments({"board": Board, "narrated": Narrated}), two_kinds(prompt=False), **AGENT
-    ),
+    "several environments": Situation(LONG, environments({"board": Board, "narrated": Narrated}), two_kinds, **AGENT),
     "a rollout function": Situation({}, lambda side: {"rollout_func": rollout, "reward_funcs": by_lengths}),
     "a loss of the user's": Situation({}, kind=own_loss),
     "rewards of the user's": Situation({}, kind=own_rewards),
     "a trainer with an argument more": Situation({}, lambda side: {"factor": 2.5}, kind=own_init),
-    "a configuration of the user's": Situation({}, config=own_config),
 }

@@ -84,20 +84,6 @@ def eight():
     return make_text_rows().select(range(8))
 
 
-def evaluated_before(make, side):
-    trainer = make()
-    trainer.evaluate()
-    trainer.train()
-    return trainer
-
-
-def predicted_before(make, side):
-    trainer = make()
-    trainer.predict(eight())
-    trainer.train()
-    return trainer
-
-
 DATA = {
     "prompts that are texts": Situation({}, needs_none, plain_prompts),
     "system prompts in some rows": Situation({}, rows=system_prompts),
@@ -105,7 +91,6 @@ DATA = {
     "odd columns": Situation({}, seeing("info", "day", "nothing", "maybe"), odd_columns),
     "numpy's format": Situation({}, seeing("limit"), in_numpy),
     "torch's format": Situation({}, seeing("limit"), lambda: make_text_rows().with_format("torch")),
-    "some columns": Situation({}, needs_none, lambda: make_text_rows().with_format(None, columns=["prompt"])),
     "a transform": Situation({}, seeing("shout"), lambda: make_text_rows().with_transform(shouted)),
     "a transform, resumed": Situation(
         SAVED, seeing("shout"), lambda: make_text_rows().with_transform(shouted), drive=resumed
@@ -116,9 +101,6 @@ DATA = {
     "evaluation": Situation(EVERY_STEP, with_evaluation(eight), logs="eval_reward"),
     "evaluation of several sets": Situation(
         EVERY_STEP, with_evaluation(lambda: {"a": eight(), "b": eight()}), logs="eval_b_loss"
-    ),
-    "evaluation of a stream": Situation(
-        EVERY_STEP, with_evaluation(lambda: eight().to_iterable_dataset()), logs="eval_reward"
     ),
     "evaluation with fewer completions": Situation(
         EVERY_STEP | {"num_generations_eval": 2}, with_evaluation(eight), logs="eval_reward"
@@ -138,8 +120,4 @@ DATA = {
         logs="eval_reward",
     ),
     "evaluation, resumed": Situation(EVERY_STEP | SAVED, with_evaluation(eight), drive=resumed, logs="eval_reward"),
-    "evaluation before": Situation(
-        {"per_device_eval_batch_size": 8}, with_evaluation(eight), drive=evaluated_before, as_base=True
-    ),
-    "prediction before": Situation({"per_device_eval_batch_size": 8}, drive=predicted_before, as_base=True),
 }

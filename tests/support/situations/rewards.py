@@ -23,19 +23,8 @@ def scaled(completions, factor, **columns):
     return [factor * score for score in length(completions)]
 
 
-class Scorer:
-    __name__ = "scorer"
-
-    def __call__(self, completions, **columns):
-        return [score * 2 for score in length(completions)]
-
-
 def of(function):
     return lambda side: {"reward_funcs": function}
-
-
-def as_bool(completions, limit, **columns):
-    return [bool(score) for score in says_a_digit(completions, limit)]
 
 
 def as_tensor(completions, **columns):
@@ -85,8 +74,6 @@ def two(**args):
 REWARDS = {
     "a function with numbers": Situation({}, of(length)),
     "a partial": Situation({}, of(functools.partial(scaled, factor=3))),
-    "an object": Situation({}, of(Scorer())),
-    "truth values": Situation({}, of(as_bool), as_base=True),
     "a tensor": Situation({}, of(as_tensor)),
     "no score for some": Situation({}, of(some_none)),
     "no score for any": Situation({}, of(only_none)),

@@ -1,60 +1,19 @@
 """TRL's buffered completions as a file and back; the pictures of each row are loaded again, or said to differ."""
 
 import json
-from pathlib import Path
-from types import SimpleNamespace
 
 import datasets
 import numpy as np
 import pytest
-import torch
-from accelerate import Accelerator
 from datasets import Dataset
 from PIL import Image
 from safetensors import safe_open
-from trl.trainer.utils import shuffle_sequence_dict, split_tensor_dict
 
-from tests.support.marks import slow
+from tests.support.marks import slow_but
 from tests.support.rows import with_variants
 from tests.support.runs import StopAfter, assert_same_end, first_letter, says_a_digit
 from trl_vade import VADEGRPOTrainer
-from trl_vade.trainer.checkpoint import generation_batch
-from trl_vade.trainer.checkpoint.generation_batch import SIZES, file_name, layout
-from trl_vade.trainer.images.store import PixelStore
-
-ROWS = [5, 2, 9]
-
-
-def pixels(change=0.0):
-    """Those of the three rows; the file must keep their type and every bit."""
-    seeded = torch.Generator().manual_seed(1)
-    return {"pixel_values": torch.rand(16, 3, generator=seeded).to(torch.bfloat16) + change}
-
-
-def micro_batches():
-    """A generation batch as TRL 1.16 buffers it: shuffled and split, of slices that share memory."""
-    batch = {
-        "prompt_ids": torch.arange(24).reshape(8, 3),
-        "pixel_values": torch.arange(16, dtype=torch.int32).reshape(8, 2),
-        "advantages": torch.tensor([0.5, -0.5, float("nan"), 1e-30, 1, 2, 3, 4]),
-        "mask": torch.tensor([True, False] * 4),
-        "num_items_in_batch": torch.tensor(11),
-        "num_images": [1, 1, 1, 1, 2, 2, 0, 0],
-        "nothing": None,
-    }
-    return split_tensor_dict(shuffle_sequence_dict(batch), 4)
-
-
-def assert_same(loaded, expected):
-    assert len(loaded) == len(expected)
-    for left, right in zip(loaded, expected, strict=True):
-        assert left.keys() == right.keys()
-        for name, value in left.items():
-            if isinstance(value, torch.Tensor):
-                assert value.dtype == right[name].dtype
-                torch.testing.assert_close(value, right[name], rtol=0, atol=0, equal_nan=True)
-            else:
-                assert value == right[name]
+from trl_vade.trainer.checkpoint.generation_batch import file_name
 
 
 def pixels_in(path):
@@ -62,51 +21,6 @@ def pixels_in(path):
     with safe_open(path, framework="pt") as file:
         parts = json.loads(file.metadata()["others"])[0]
         return [key.partition("/")[2] for key in file.keys() if key.startswith(f"{len(parts) - 1}/")]  # noqa: SIM118
-
-
-@pytest.fixture
-def standing_in():
-    """What a save and a resume read of a trainer inside a generation batch of these micro-batches."""
-
-    def make(of_rows=ROWS, found=None):
-        store = PixelStore(pixels() if found is None else found, of_rows)
-        return SimpleNamespace(
-            args=SimpleNamespace(output_dir="elsewhere", **dict.fromkeys(SIZES, 2)),
-            accelerator=Accelerator(cpu=True),
-            **{"num_iterations": 2, "beta": 0.0, "use_vllm": False, "_step": 1, "_buffered_inputs": micro_batches()},
-            _images=SimpleNamespace(on=True, store=store),
-        )
-
-    return make
-
-
-@pytest.mark.parametrize("of_rows", [ROWS, None], ids=["of rows", "of a transform"])
-def test_what_was_saved_comes_back_to_the_bit_with_pixels_of_the_rows_made_again(
-    standing_in, tmp_path, monkeypatch, caplog, of_rows
-):
-    asked, saved, resumed = [], standing_in(of_rows), standing_in(None, {})
-    monkeypatch.setattr(generation_batch, "process_again", lambda _, rows: asked.append(rows) or pixels())
-    generation_batch.save_batch_in_use(saved, tmp_path)
-    path, run = tmp_path / file_name(0), {"layout": layout(saved), "micro_step": 1}
-    assert path.stat().st_size < 20_000  # each slice alone
-    assert pixels_in(path) == ([] if of_rows else ["pixel_values"])
-    generation_batch.resume_batch_in_use(resumed, tmp_path, run)
-    store = resumed._images.store
-    assert_same([*resumed._buffered_inputs, store.tensors], [*saved._buffered_inputs, pixels()])
-    assert (store.of_rows, asked) == (of_rows, [ROWS] if of_rows else [])
-    if of_rows:
-        others = (
-            {"pixel_values": pixels()["pixel_values"][:-1]},
-            {"pixel_values": torch.zeros(16, 3)},
-            pixels(1.0),
-            {},
-        )
-        for other in others:
-            monkeypatch.setattr(generation_batch, "process_again", lambda _, rows, other=other: other)
-            caplog.clear()
-            generation_batch.resume_batch_in_use(resumed, tmp_path, run)
-            assert "the pictures of the rows [5, 2, 9] are others" in caplog.text
-            assert resumed._buffered_inputs is None
 
 
 def picture(number, size=56):
@@ -144,52 +58,44 @@ CASES = {
     "one picture a row or none, with refills": ("image", {"vade_dynamic_sampling": True}),
     "lists of pictures, on a part of the rows": ("images", {"vade_down_sampling": "live"}),
     "variants of questions": ("images", {"vade_variants": "of"}),
+    "turned by a transform": ("image", {}),
 }
 
 
-@pytest.mark.parametrize("case", [next(iter(CASES)), *map(slow, list(CASES)[1:])])
-def test_a_batch_without_pictures_goes_on_bit_for_bit(start, tmp_path, case):
+def turned(batch):
+    return {**batch, "image": [one and one.rotate(90) for one in batch["image"]]}
+
+
+@pytest.mark.parametrize("case", slow_but((next(iter(CASES)), "turned by a transform"), CASES))
+def test_a_batch_goes_on_bit_for_bit_without_its_pictures_but_for_those_of_a_transform(start, tmp_path, case):
     column, changes = CASES[case]
     rows = vision_rows(column, variants="vade_variants" in changes)
+    if case == "turned by a transform":
+        rows.set_transform(turned)
     whole = start("whole", rows, **changes, save_strategy="no")
     whole.train()
     start("parts", rows, stop=3, **changes).train()
     checkpoint = tmp_path / "parts" / "checkpoint-3"
-    assert pixels_in(checkpoint / file_name(0)) == []
+    assert pixels_in(checkpoint / file_name(0)) == (["pixel_values"] if case == "turned by a transform" else [])
     resumed = start("parts", rows, **changes)
     resumed.train(resume_from_checkpoint=str(checkpoint))
     assert_same_end(resumed, whole)
 
 
-def test_pictures_of_a_transform_stay_in_the_file(start, tmp_path):
-    rows = vision_rows()
-    rows.set_transform(lambda batch: {**batch, "image": [one and one.rotate(90) for one in batch["image"]]})
-    start("parts", rows, stop=1, max_steps=1).train()
-    assert pixels_in(tmp_path / "parts" / "checkpoint-1" / file_name(0)) == ["pixel_values"]
-
-
-def test_where_a_row_the_processor_or_the_file_has_changed_the_batch_is_generated_anew_and_that_is_said(
+def test_where_a_row_or_the_processor_has_changed_the_batch_is_generated_anew_and_that_is_said(
     start, tmp_path, caplog
 ):
     """The ids are the same, so the posterior goes on."""
     start("parts", vision_rows(), stop=1, max_steps=1).train()
-    checkpoint = str(tmp_path / "parts" / "checkpoint-1")
-    changed = start("parts", vision_rows(shift=100), max_steps=3, save_strategy="no")
-    changed.train(resume_from_checkpoint=checkpoint)
-    assert "the pictures of the rows" in caplog.text
-    assert "new generation batch" in caplog.text
-    assert changed.state.global_step == 3
-    assert changed.selection.sampler.posterior.step == 2
-    caplog.clear()
-    other = start("parts", vision_rows(), max_steps=1, save_strategy="no")
-    other.processing_class.image_processor.image_mean = [0.0, 0.0, 0.0]
-    other.train(resume_from_checkpoint=checkpoint)
-    assert "the processor is another" in caplog.text
-    caplog.clear()
-    file = Path(checkpoint, file_name(0))
-    file.write_bytes(bytes(file.stat().st_size))
-    start("parts", vision_rows(), max_steps=1, save_strategy="no").train(resume_from_checkpoint=checkpoint)
-    assert "new generation batch" in caplog.text
+    for changed, steps in ((True, 3), (False, 1)):
+        caplog.clear()
+        trainer = start("parts", vision_rows(shift=100 * changed), max_steps=steps, save_strategy="no")
+        if not changed:
+            trainer.processing_class.image_processor.image_mean = [0.0, 0.0, 0.0]
+        trainer.train(resume_from_checkpoint=str(tmp_path / "parts" / "checkpoint-1"))
+        assert "the pictures of the rows" in caplog.text
+        assert "new generation batch" in caplog.text
+        assert trainer.state.global_step == steps
 
 
 def test_a_batch_that_lacks_what_the_loss_needs_now_is_generated_anew_and_that_is_said(

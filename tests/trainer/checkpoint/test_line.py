@@ -10,15 +10,14 @@ import pytest
 from peft import LoraConfig
 from transformers import TrainerCallback
 
-from tests.support.checkpoints import without_later
 from tests.support.marks import slow
 from tests.support.refusals import refused
 from tests.support.runs import StopAfter, assert_equal_weights, says_a_digit, weights
 from trl_vade import VADEGRPOTrainer
-from trl_vade.errors import CheckpointIncompleteError, CheckpointSaveError, ConfigurationError
+from trl_vade.errors import CheckpointSaveError
 from trl_vade.selection.log import SelectionLog
 from trl_vade.trainer.checkpoint.folders import complete_checkpoints
-from trl_vade.trainer.checkpoint.resuming import resolve_checkpoint, write_marker
+from trl_vade.trainer.checkpoint.resuming import write_marker
 
 STATES = ["model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth"]
 
@@ -67,21 +66,6 @@ def contents(folder):
     return {str(path): path.read_bytes() for path in paths}
 
 
-@pytest.mark.parametrize("alone", [False, True])
-def test_the_order_of_checkpoints_survives_a_copy_that_brings_an_abandoned_run_back(begin, tmp_path, alone):
-    """As a download, or a backup without deletion, does. `alone`: its folder has lost what leads to the branch."""
-    abandoned = begin()
-    abandoned.train()
-    folder, copy = Path(abandoned.args.output_dir), tmp_path / "copy"
-    shutil.copytree(folder, copy)
-    go_on(begin(stop=2), without_later(folder / "checkpoint-1"))
-    if alone:
-        go_on(begin(stop=3, save_total_limit=1))
-    shutil.copytree(folder, copy, dirs_exist_ok=True)
-    assert names(copy) == [f"checkpoint-{step}" for step in (1, 2, 3, 4)]
-    assert go_on(begin(output_dir=str(copy))) == (3 if alone else 2)  # although checkpoint-4 is there
-
-
 @pytest.mark.parametrize("limit", [1, slow(2)])
 def test_a_clock_that_stepped_back_deletes_no_new_checkpoint(begin, limit):
     begin(stop=2, save_total_limit=limit).train()
@@ -90,20 +74,6 @@ def test_a_clock_that_stepped_back_deletes_no_new_checkpoint(begin, limit):
         os.utime(path, (time.time() + 3600,) * 2)
     go_on(begin(save_total_limit=limit))
     assert names(folder) == ["checkpoint-3", "checkpoint-4"][-limit:]
-
-
-@pytest.mark.parametrize("asked", [None, "checkpoint-1", "elsewhere"])
-def test_a_run_that_would_mix_with_another_one_is_refused_and_leaves_it_as_it_is(begin, tmp_path, asked):
-    trainer = begin(stop=2)
-    trainer.train()
-    folder = Path(trainer.args.output_dir)
-    chosen = {"checkpoint-1": folder / asked, "elsewhere": tmp_path / asked / "checkpoint-2"}[asked] if asked else None
-    shutil.copytree(folder, tmp_path / "elsewhere")
-    before = contents(folder)
-    for each in (begin(), trainer):  # its own earlier run is another one, too
-        with refused(ConfigurationError, [folder, "checkpoint-2"], ["'auto'", "output_dir", "mv"]):
-            each.train(resume_from_checkpoint=chosen and str(chosen))
-    assert contents(folder) == before
 
 
 def test_a_preempted_run_needs_nobody_at_any_time(begin, caplog):
@@ -124,29 +94,6 @@ def test_a_preempted_run_needs_nobody_at_any_time(begin, caplog):
     resumed = begin()
     assert go_on(resumed) == 2
     assert_equal_weights(weights(resumed), end)
-
-
-# ---------------------------------------------------------------------------------------------- what is not whole
-
-
-@pytest.mark.parametrize("adapters", [True, False])
-def test_adapters_do_not_go_on_from_a_whole_model_nor_the_other_way_round(begin, adapters):
-    begin(stop=1, adapters=not adapters).train()
-    with refused(ConfigurationError, ["checkpoint-1", "adapters"], ["peft_config", "output_dir"]):
-        go_on(begin(adapters=adapters))
-
-
-def test_a_checkpoint_without_the_state_of_the_entropy_controller_is_not_taken(begin):
-    """TRL 1.16 writes it after the trainer's state; a process may be killed before or while it does."""
-    trainer = begin(use_adaptive_entropy=True, max_steps=2)
-    trainer.train()
-    killed, before = (Path(trainer.args.output_dir) / f"checkpoint-{step}" for step in (2, 1))
-    file = killed / "entropy_ctrl_state.json"
-    for left in (12, 0, None):
-        file.unlink() if left is None else os.truncate(file, left)
-        with refused(CheckpointIncompleteError, names=[killed], offers=[before]):
-            resolve_checkpoint(killed, killed.parent)
-        assert resolve_checkpoint(True, killed.parent) == str(before)
 
 
 def test_states_and_a_log_that_are_missing_are_named_and_training_goes_on(begin, caplog):

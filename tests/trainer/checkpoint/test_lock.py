@@ -61,7 +61,7 @@ def test_a_folder_that_another_process_trains_in_is_refused_until_that_dies(tmp_
     with another_process(hold) as (pid, worker):
         about = json.loads((tmp_path / "run" / LOCK_FILE).read_text())
         assert (about["pid"], about["host"]) == (pid, socket.gethostname())
-        names = ["output_dir", tmp_path / "run", pid, about["host"], about["start"]]
+        names = ["output_dir", tmp_path / "run", pid, about["host"]]
         with refused(ConfigurationError, names, ["another output_dir"]), holding(tmp_path / "run"):
             pass
         with holding(tmp_path / "another"):

@@ -144,22 +144,6 @@ def test_a_posterior_of_another_run_is_refused_by_name_with_both_sides_and_the_w
         resume(text_rows if order is None else text_rows.select(order), reward, **changes)
 
 
-def test_the_way_out_is_a_run_from_the_weights_with_the_counts_of_the_rows_that_both_have(
-    saved, text_rows, make_args, tmp_path
-):
-    order = np.random.default_rng(0).permutation(24)[:20]
-    args = make_args(
-        output_dir=str(tmp_path / "new"), vade_posterior_init=str(saved[1]), vade_warm_start_discount=1.0, max_steps=1
-    )
-    trainer = VADEGRPOTrainer(str(saved[1]), says_a_digit, args, text_rows.select(order))
-    assert_equal_weights(weights(trainer), weights(saved[0]))
-    trainer.train()
-    [line, _] = trainer.selection.feedback.log.read()
-    before, rows = saved[0].selection.sampler.posterior, order[line["sample_index"]]
-    assert {*rows} == {*before.visited} & {*order}
-    np.testing.assert_allclose(line["successes"], before.alpha[rows], rtol=1e-12)
-
-
 @pytest.mark.parametrize("trainer_class", [VADEGRPOTrainer, GRPOTrainer])
 def test_a_finished_run_that_is_resumed_is_left_as_it_is(saved, text_model_path, text_rows, make_args, trainer_class):
     """A job that is queued again after its last save. When it holds for the stock trainer, `_run_epoch` can go."""
@@ -188,24 +172,6 @@ def test_rules_follow_the_arguments_and_the_evidence_stays(saved, resume, caplog
     [said] = [record.message for record in caplog.records if "Rules of the sampler" in record.message]
     assert all(name in said for name in ("decay_unsampled", "cooldown", "decay_sampled"))
     assert "prior" not in said
-
-
-@pytest.mark.parametrize(("name", "rules"), [("steps_per_generation", True), ("gradient_accumulation_steps", False)])
-def test_a_run_goes_on_with_other_batches(text_model_path, text_rows, make_args, caplog, name, rules):
-    """The cooldown is a share of an epoch, so with other batches it is another number of them."""
-    sizes = {"steps_per_generation": 2, "gradient_accumulation_steps": 1, "vade_cooldown": 0.5}
-    args = make_args(save_strategy="steps", save_steps=1, max_steps=3, **sizes)
-    train(text_model_path, text_rows, args)
-    sizes[name] *= 2
-    trainer = VADEGRPOTrainer(text_model_path, says_a_digit, make_args(max_steps=7, **sizes), text_rows)
-    trainer.train(resume_from_checkpoint=without_later(f"{args.output_dir}/checkpoint-3"))
-    assert "new generation batch" in caplog.text
-    assert f"'{name}': ({sizes[name] // 2}, {sizes[name]})" in caplog.text
-    assert ("Rules of the sampler" in caplog.text) == rules
-    assert trainer.state.global_step == 7
-    micro_batches = 4 * sizes["gradient_accumulation_steps"]
-    assert trainer.selection.sampler.posterior.step == 2 + micro_batches // sizes["steps_per_generation"]
-    assert set(logged(trainer, "vade/staleness")) == {0.0}
 
 
 def test_a_checkpoint_without_its_posterior_is_never_resumed_from_the_prior(saved, resume):

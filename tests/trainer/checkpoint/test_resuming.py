@@ -41,9 +41,6 @@ def test_a_checkpoint_that_lacks_a_weight_is_refused_by_name_and_changes_nothing
     assert_equal_weights(target.state_dict(), before)
 
 
-# --------------------------------------------------------------------------------------------------------- the index
-
-
 @pytest.mark.parametrize("place", ["", "checkpoint-2"])
 def test_every_save_has_an_index_of_the_weights_alone_and_is_loaded_as_without_one(checkpointed_run, place):
     trainer, folder = checkpointed_run()

@@ -1,4 +1,7 @@
-"""What is corrected in generation, where no engine is needed to see it; with the real vLLM: `tests/engines`."""
+"""What is corrected in generation, where no engine is needed to see it; with the real vLLM: `tests/engines`.
+
+That a policy never samples a placeholder, in a real run: `tests/trainer/test_vision.py`.
+"""
 
 import copy
 from types import SimpleNamespace
@@ -7,11 +10,11 @@ import pytest
 from transformers import PretrainedConfig, Qwen2_5_VLConfig, Qwen2Config
 
 from tests.support.refusals import refused
-from tests.support.runs import says_a_digit
-from trl_vade import VADEGRPOTrainer
+from trl_vade import VADEGRPOConfig
 from trl_vade.errors import EngineError
 from trl_vade.trainer.generation.corrections import (
     reset_vision_embeddings,
+    scaled_ratios_notice,
     suppress_vision_tokens,
     vision_token_ids,
     without_missing_images,
@@ -29,49 +32,20 @@ def test_placeholders_are_those_of_images_and_videos_that_the_model_names():
         assert vision_token_ids(PretrainedConfig(image_token_id=0, video_token_id=video)) == [0]
 
 
-# ---------------------------------------------------------------------------------------- the transformers engine
-
-
-def text_trainer(model, rows, args, reward=says_a_digit, **placeholders):
-    """Of a text model whose configuration names ordinary tokens as placeholders."""
-    trainer = VADEGRPOTrainer(model, reward, args, rows)
-    vars(trainer.model.config).update(placeholders)
+@pytest.mark.parametrize("by_trl", [[5, 6, 7], [5, 7], [7], None])  # all, as TRL 1.16, and none
+def test_both_places_that_trl_generates_from_name_the_same_tokens(by_trl):
+    trainer = SimpleNamespace(
+        model=SimpleNamespace(config=SimpleNamespace(image_token_id=5, video_token_id=6)),
+        use_vllm=False,
+        generation_config=SimpleNamespace(suppress_tokens=by_trl),
+        generation_kwargs={"suppress_tokens": by_trl},
+    )
     suppress_vision_tokens(trainer)
-    return trainer
+    assert trainer.generation_config.suppress_tokens == sorted({5, 6, *(by_trl or ())})
+    assert trainer.generation_kwargs["suppress_tokens"] == trainer.generation_config.suppress_tokens
 
 
-def test_placeholders_and_what_the_user_suppressed_are_never_generated(text_model_path, text_rows, make_args):
-    generated = set()
-
-    def collecting(completions, completion_ids, **kwargs):
-        generated.update(token for ids in completion_ids for token in ids)
-        return says_a_digit(completions, **kwargs)
-
-    # A temperature at which every token of the vocabulary of 20 is drawn in a few hundred.
-    changes = {"max_steps": 4, "temperature": 3.0, "learning_rate": 0.0, "max_completion_length": 8}
-    text_trainer(text_model_path, text_rows, make_args(**changes), collecting).train()
-    assert {5, 6, 7} <= generated
-    generated.clear()
-    args = make_args(**changes, generation_kwargs={"suppress_tokens": [7]})
-    text_trainer(text_model_path, text_rows, args, collecting, image_token_id=5, video_token_id=6).train()
-    assert not {5, 6, 7} & generated
-
-
-@pytest.mark.parametrize(("placeholders", "suppressed"), [({}, [7]), ({"image_token_id": 5}, [5, 7])])
-def test_both_places_that_trl_generates_from_name_the_same_tokens(
-    text_model_path, text_rows, make_args, placeholders, suppressed
-):
-    args = make_args(generation_kwargs={"suppress_tokens": [7]})
-    trainer = text_trainer(text_model_path, text_rows, args, **placeholders)
-    assert trainer.generation_config.suppress_tokens == suppressed
-    assert trainer.generation_kwargs["suppress_tokens"] == suppressed
-    assert args.generation_kwargs == {"suppress_tokens": [7]}
-
-
-# ----------------------------------------------------------------------------------------------------------- vLLM
-
-
-def vllm_options(model_config=Qwen2_5_VLConfig(), **users):  # noqa: B008
+def vllm_options(model_config, **users):
     """What vLLM's `SamplingParams` get in both of TRL's modes (1.16), with these options of the user.
 
     vLLM is no dependency of the tests: as a last resort, a namespace with the three attributes that are read.
@@ -93,21 +67,31 @@ def vllm_options(model_config=Qwen2_5_VLConfig(), **users):  # noqa: B008
     ],
 )
 def test_with_vllm_placeholders_get_the_lowest_bias_and_the_users_options_are_kept(users, kept):
-    found = vllm_options(**users, stop=["</answer>"], min_tokens=2)
+    found = vllm_options(Qwen2_5_VLConfig(), **users, stop=["</answer>"])
     bias = kept | dict.fromkeys(PLACEHOLDERS, -100.0)  # what vLLM clips to
-    assert found == {"logit_bias": bias, "stop": ["</answer>"], "min_tokens": 2}
-
-
-def test_with_vllm_a_text_model_gets_no_bias():
-    assert vllm_options(Qwen2Config(), stop=["</answer>"]) == {"stop": ["</answer>"]}
-
-
-# ------------------------------------------------------------------------------------------------- missing images
+    assert found == {"logit_bias": bias, "stop": ["</answer>"]}
+    assert vllm_options(Qwen2Config(), stop=["</answer>"]) == {"stop": ["</answer>"]}  # a text model
 
 
 def test_a_row_without_images_is_written_as_an_empty_list_and_a_text_batch_stays_one():
     for images, written in (([["a"], None, ["b", "c"], []], [["a"], [], ["b", "c"], []]), (None, None)):
-        assert without_missing_images((*range(6), images, [])) == (*range(6), written, [])
+        for given in (images, written):  # as TRL 1.16 has it, and as if it were mended
+            assert without_missing_images((*range(6), given, [])) == (*range(6), written, [])
+
+
+def notice(version="1.16.0", **settings):
+    vllm = {"use_vllm": True} | settings
+    return scaled_ratios_notice(VADEGRPOConfig("out", use_cpu=True, bf16=False, report_to="none", **vllm), version)
+
+
+def test_ratios_that_trl_before_1_17_scales_are_told_of_with_the_setting():
+    for cut in ({"top_p": 0.9}, {"top_k": 20}, {"min_p": 0.1}, {"generation_kwargs": {"top_p": 0.9}}):
+        ((name, value),) = cut.get("generation_kwargs", cut).items()
+        assert f"{name}={value}" in notice(**cut)
+    for sound in ({}, {"top_p": 1.0, "top_k": 0, "min_p": 0.0}, {"top_k": -1}):
+        assert notice(**sound) is None
+    for sound in ({"version": "1.17.0"}, {"use_vllm": False}, {"vllm_importance_sampling_correction": False}):
+        assert notice(top_p=0.9, **sound) is None
 
 
 # ---------------------------------------------------------------------------------------------- vision embeddings

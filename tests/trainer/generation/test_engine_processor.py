@@ -14,12 +14,12 @@ from trl_vade.trainer.generation.engine_processor import (
 )
 
 
-def engine_made_by_trl(processing_class, folder, mode="colocate", use_vllm=True):
+def engine_made_by_trl(processing_class, folder, mode="colocate", use_vllm=True, **options):
     """The arguments of the engine; a stand-in, since what is asked is only how it is called."""
     trainer = SimpleNamespace(processing_class=processing_class)
     args = SimpleNamespace(use_vllm=use_vllm, vllm_mode=mode, trust_remote_code=False)
     with engine_with_trainers_processor(trainer, args):
-        return vllm_generation.LLM(model=folder, seed=0)
+        return vllm_generation.LLM(model=folder, **options)
 
 
 @pytest.fixture(autouse=True)
@@ -32,8 +32,10 @@ def engine(monkeypatch):
 def test_an_engine_has_the_settings_of_images_that_the_trainer_was_given(vision_model_path):
     settings = {"size": {"shortest_edge": 784, "longest_edge": 12544}, "image_mean": (0.5, 0.5, 0.5)}
     processor = AutoProcessor.from_pretrained(vision_model_path, **settings)
-    made = engine_made_by_trl(processor, vision_model_path)
+    made = engine_made_by_trl(processor, vision_model_path, seed=0)
     assert made == {"model": vision_model_path, "seed": 0, "mm_processor_kwargs": settings}
+    mended = engine_made_by_trl(processor, vision_model_path, mm_processor_kwargs="of TRL")
+    assert mended["mm_processor_kwargs"] == "of TRL"
 
 
 @pytest.mark.parametrize(
@@ -49,7 +51,7 @@ def test_the_folders_own_processor_a_tokenizer_and_other_engines_change_nothing(
     vision_model_path, loader, changes, other
 ):
     made = engine_made_by_trl(loader.from_pretrained(vision_model_path, **changes), vision_model_path, **other)
-    assert made == {"model": vision_model_path, "seed": 0}
+    assert made == {"model": vision_model_path}
 
 
 def test_an_engine_that_cannot_be_made_leaves_trl_as_it_was(monkeypatch):

@@ -4,22 +4,23 @@ SmolVLM is left out: its processor needs the package num2words. It gives out wha
 """
 
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import pytest
 import torch
 from transformers import AutoConfig
+from trl import GRPOTrainer
 
-from tests.support.as_stock import Situation, assert_as_stock, play
+from tests.support.as_stock import assert_as_stock
 from tests.support.families import FAMILIES, write_family
 from tests.support.marks import slow, slow_but
-from tests.support.runs import logged
+from tests.support.runs import logged, make_trainer
 from tests.support.seen_pictures import SeenPictures, seen_pictures
 from tests.support.vision_runs import FirstGradients, assert_same_but_for_rounding, images, picture_rows
 from trl_vade.trainer.generation.corrections import vision_token_ids
 
-DEFAULT = ("qwen2_5_vl", "idefics3")
+DEFAULT = ("idefics3",)  # Qwen2.5-VL: test_images_once.py, test_battery.py
 FOUR_ROWS = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 4}  # 4 completions of each in a batch
 EVALUATED = {"eval_strategy": "steps", "eval_steps": 1, "per_device_eval_batch_size": 4, "num_iterations": 2}
 
@@ -46,38 +47,28 @@ def run(tmp_path_factory):
         return write_family(family, tmp_path_factory.mktemp(family))
 
     @cache
-    def once(family, stock, pictures, dead, tower_once, settings):
-        first, all_seen = FirstGradients(), []
+    def play(family, stock=False, pictures=(2, 1, 1), dead=(), tower_once=False, **settings):
+        first, seen_by_reward, model = FirstGradients(), [], path(family)
 
-        def drive(make, side):
-            trainer = make()
-            if not stock:
-                images(tower_once)(trainer)
-            with seen_pictures(trainer) as seen:
-                trainer.train()
-            all_seen.append(seen)
-            return trainer
+        def reward(completions, limit, **columns):
+            seen_by_reward.append(completions)
+            alive = [number not in dead for number in limit]
+            return [on * len(text[0]["content"]) / 20 for on, text in zip(alive, completions, strict=True)]
 
-        def given(side):
-            def reward(completions, limit, **kwargs):
-                side.seen.append(completions)
-                alive = [number not in dead for number in limit]
-                return [on * len(text[0]["content"]) / 20 for on, text in zip(alive, completions, strict=True)]
-
-            evaluated = {"eval_dataset": picture_rows(2, first=100)} if "eval_steps" in dict(settings) else {}
-            return {"reward_funcs": reward, "callbacks": [first], **evaluated}
-
-        model = path(family)
         # Ours suppresses the video token too.
-        suppressed = {"generation_kwargs": {"suppress_tokens": vision_token_ids(AutoConfig.from_pretrained(model))}}
-        situation = Situation(FOUR_ROWS | suppressed, given, partial(picture_rows, pictures=pictures), drive=drive)
-        folder = tmp_path_factory.mktemp("run")
-        trainer, completions = play(situation, model, folder, stock=stock, **dict(settings))
-        return Run(trainer, completions, *all_seen, first.found)
+        suppressed = {"suppress_tokens": vision_token_ids(AutoConfig.from_pretrained(model))}
+        base = FOUR_ROWS | {"max_steps": 2, "generation_kwargs": suppressed}
+        base |= {"trainer_class": GRPOTrainer} if stock else {"vade_sampler": "uniform"}
+        more = {"callbacks": [first], "eval_dataset": picture_rows(2, first=100)}
+        folder, rows = tmp_path_factory.mktemp("run"), picture_rows(pictures=pictures)
+        trainer = make_trainer(folder, model, rows, reward, more=more, **base | settings)
+        if not stock:
+            images(tower_once)(trainer)
+        with seen_pictures(trainer) as seen:
+            trainer.train()
+        return Run(trainer, seen_by_reward, seen, first.found)
 
-    return lambda family, stock=False, pictures=(2, 1, 1), dead=(), tower_once=False, **settings: once(
-        family, stock, pictures, dead, tower_once, tuple(settings.items())
-    )
+    return play
 
 
 @pytest.mark.parametrize(
@@ -101,7 +92,7 @@ def test_it_is_stock_trl_to_the_bit(run, family, settings):
     assert len(stock.seen.passes) >= 2 * (1 + 4)  # to generate, and of each micro-batch
 
 
-@pytest.mark.parametrize("family", slow_but([*DEFAULT, "idefics3"], FAMILIES))
+@pytest.mark.parametrize("family", slow_but(DEFAULT, FAMILIES))
 def test_rows_without_a_gradient_are_left_out_of_the_old_log_probabilities(run, family):
     """The default, in which TRL splits the pictures of the rows that are left."""
     some = {"dead": (0, 2, 4, 6, 8), "num_iterations": 2, "vade_sampler": "thompson", "pictures": (1,)}
@@ -128,7 +119,7 @@ def test_the_tower_runs_once_for_a_picture_of_a_pass_and_gives_the_same_gradient
     assert_same_but_for_rounding(once.gradients, whole.gradients)
 
 
-@pytest.mark.parametrize("family", slow_but(["idefics3"], FAMILIES))
+@pytest.mark.parametrize("family", slow_but(DEFAULT, FAMILIES))
 def test_rows_without_a_picture_train_as_with_each_image_processed_for_each_completion(run, family):
     """Stock TRL refuses them. Some generation batches have as many pictures as prompts, some micro-batches none."""
     mixed = {"pictures": (2, 1, 0, 1), "per_device_train_batch_size": 2, "gradient_accumulation_steps": 8}

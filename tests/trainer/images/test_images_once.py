@@ -1,6 +1,7 @@
 """Each image once: the same training as with an image for each completion, on a real Qwen2.5-VL."""
 
 import copy
+from functools import cache
 
 import pytest
 import torch
@@ -8,10 +9,10 @@ from peft import LoraConfig
 from transformers import Qwen2_5_VLProcessor, Qwen2VLImageProcessor
 
 from tests.support.marks import slow_but
-from tests.support.runs import SMALL_RUN, assert_equal_weights, logged, weights
+from tests.support.runs import assert_equal_weights, logged, make_trainer, weights
 from tests.support.seen_pictures import seen_pictures
 from tests.support.vision_runs import FirstGradients, assert_same_but_for_rounding, images, picture, picture_rows
-from trl_vade import VADEConsoleCallback, VADEGRPOConfig, VADEGRPOTrainer, VADEReportCallback
+from trl_vade import VADEGRPOTrainer
 
 AS_TRL = {"vade_images_once": False}
 BUFFER = {"prepare": images(tower_once=False)}
@@ -25,7 +26,7 @@ CASES = {
     "a step": {},
     "two iterations": {"num_iterations": 2},
     "a reference model": {"beta": 0.05},
-    "an adapter": {"beta": 0.05, "peft_config": ADAPTER},
+    "an adapter": {"beta": 0.05, "more": {"peft_config": ADAPTER}},
     "gradient checkpointing": {"gradient_checkpointing": True},
     "two steps a batch": TWO_STEPS,
     "two pictures a row": {"pictures": (2,)},
@@ -42,17 +43,13 @@ def is_even(completions, **kwargs):
     return [1.0 - len(completion[0]["content"]) % 2 for completion in completions]
 
 
-def play(model, folder, *, rows=None, pictures=(1,), prepare=lambda trainer: None, peft_config=None, **settings):
+def play(model, folder, *, rows=None, pictures=(1,), prepare=lambda trainer: None, more=None, **settings):
     """Train on pictures, and return the trainer, its gradients and what was seen. Four micro-batches are a step."""
     base = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 4, "max_steps": 2}
-    base |= {"output_dir": str(folder), "vade_down_sampling": "none"}
-    args, gradients = VADEGRPOConfig(**SMALL_RUN | base | settings), FirstGradients()
-    data = {"train_dataset": rows or picture_rows(pictures=pictures)}
-    if "eval_steps" in settings:
-        data["eval_dataset"] = picture_rows(2, first=50)
-    trainer = VADEGRPOTrainer(model, is_even, args, **data, peft_config=peft_config, callbacks=[gradients])
-    trainer.remove_callback(VADEReportCallback)
-    trainer.remove_callback(VADEConsoleCallback)
+    gradients = FirstGradients()
+    more = {"callbacks": [gradients], "eval_dataset": picture_rows(2, first=50)} | (more or {})
+    settings = base | {"vade_down_sampling": "none"} | settings
+    trainer = make_trainer(folder, model, rows or picture_rows(pictures=pictures), is_even, more=more, **settings)
     prepare(trainer)
     with seen_pictures(trainer) as seen:
         trainer.train()
@@ -62,15 +59,11 @@ def play(model, folder, *, rows=None, pictures=(1,), prepare=lambda trainer: Non
 @pytest.fixture(scope="module")
 def plays(vision_model_path, tmp_path_factory):
     """Runs of the cases with settings, each played once."""
-    found = {}
 
+    @cache
     def run(name, **settings):
-        key = (name, *sorted(settings.items()))
-        if key not in found:
-            found[key] = play(
-                vision_model_path, tmp_path_factory.mktemp("run"), **copy.deepcopy(CASES[name]), **settings
-            )
-        return found[key]
+        folder = tmp_path_factory.mktemp("run")
+        return play(vision_model_path, folder, **copy.deepcopy(CASES[name]), **settings)
 
     return run
 
@@ -129,15 +122,14 @@ def test_two_rows_with_the_same_picture_share_it(vision_model_path, tmp_path):
     ],
     ids=str,
 )
-def test_what_is_encoded_once_by_default(vision_model_path, make_args, settings, dropout, wanted):
+def test_what_is_encoded_once_by_default(made, vision_model_path, settings, dropout, wanted):
     adapter = dropout and LoraConfig(r=2, target_modules=["qkv"], lora_dropout=dropout)
-    args = make_args(**settings)
-    images = VADEGRPOTrainer(vision_model_path, is_even, args, picture_rows(), peft_config=adapter)._images
-    assert (images.on, images.tower_once, images.grouped) == wanted
+    trainer = made(is_even, picture_rows(), model=vision_model_path, more={"peft_config": adapter}, **settings)
+    assert (trainer._images.on, trainer._images.tower_once, trainer._images.grouped) == wanted
 
 
 @pytest.mark.parametrize("method", ["_compute_loss", "compute_loss"])
-def test_a_subclass_with_its_own_loss_gets_pixels(vision_model_path, make_args, caplog, method):
+def test_a_subclass_with_its_own_loss_gets_pixels(run, vision_model_path, method):
     class OwnLoss(VADEGRPOTrainer):
         pass
 
@@ -146,10 +138,8 @@ def test_a_subclass_with_its_own_loss_gets_pixels(vision_model_path, make_args, 
         return getattr(super(OwnLoss, self), method)(model, inputs, *positional, **named)
 
     setattr(OwnLoss, method, loss)
-    trainer = OwnLoss(vision_model_path, is_even, make_args(max_steps=1), picture_rows())
-    trainer.train()
+    trainer = run(is_even, picture_rows(), model=vision_model_path, trainer_class=OwnLoss, max_steps=1)
     assert trainer.seen.is_floating_point()
-    assert caplog.text.count("OwnLoss") == 1
 
 
 def test_a_processor_used_by_a_reward_function_sees_its_images_as_ever(vision_model_path, make_args):

@@ -108,14 +108,14 @@ def posterior_card(table: PosteriorTable, steps: Iterable[int], repo_id: str, re
     return str(card)
 
 
-def load_posterior(source: Source, revision: str | None = None, *, step: int | None = None) -> PosteriorTable:
+def load_posterior(source: Source, *, step: int | None = None) -> PosteriorTable:
     """Return the posterior at `source`. The metadata say where it was, as `source` and for a repository `revision`.
 
     Args:
         source: a folder (in this layout or one step of it, a checkpoint, or an output directory), its
-            `vade_posterior.safetensors`, or a data-set repository "user/name" or "user/name@revision". If the Hub
-            cannot be reached, the client's cache is read.
-        revision: a branch, a commit, or the name of a step such as "step-000100" on the main branch.
+            `vade_posterior.safetensors`, or a data-set repository "user/name" or "user/name@revision". A revision is
+            a branch, a commit, or the name of a step such as "step-000100" on the main branch. If the Hub cannot be
+            reached, the client's cache is read.
         step: an optimiser step. None takes the newest, which is the highest.
 
     Raises:
@@ -124,43 +124,23 @@ def load_posterior(source: Source, revision: str | None = None, *, step: int | N
         SnapshotMismatchError: a newer release wrote it, or it has no keys of its rows.
         ConfigurationError: the arguments contradict each other.
     """
-    return _found(source, revision, step)[1]
-
-
-def pull_posterior(source: Source, folder: Source, revision: str | None = None, *, step: int | None = None) -> Path:
-    """Copy the posterior at `source` into `folder`, in this layout, and return the folder of its step.
-
-    The table of a repository, which names the rows, comes with it. Arguments and errors are those of `load_posterior`.
-    """
-    file, table = _found(source, revision, step)
-    place = stage_posterior(folder, file, table)
-    if "revision" in table.metadata:
-        where = HubTarget(table.metadata["source"], "dataset", table.metadata["revision"]).where
-        with suppress(*FAILURES):  # none is there, or only the client's cache
-            shutil.copyfile(hf_hub_download(filename=f"{place.name}/{TABLE_FILE}", **where), place / TABLE_FILE)
-    return place
-
-
-def _found(source: Source, revision: str | None, step: int | None) -> tuple[Path, PosteriorTable]:
     name = os.fspath(source)
     if os.path.exists(name):
-        if revision is not None:
-            raise ConfigurationError(f"{name} is a local path, which has no revision {revision}. Remove the revision.")
         path, place = Path(name), {"source": name}
         one = next((each for each in (path, path / POSTERIOR_FILE) if each.is_file()), None)
         file = one or path / _chosen(_files_in(path), name, step)
     else:
-        repo_id, _, named = name.partition("@")
+        repo_id, _, revision = name.partition("@")
         if "/" not in repo_id or not is_hub_id(repo_id):
             raise SnapshotNotFoundError(
                 f"There is no folder or file {name} here. Name a checkpoint, a posterior's folder, or a data-set "
                 'repository with its owner, "user/name".'
             )
-        in_name = step_named(named or revision or "")
-        if (named and revision) or (in_name is not None and step is not None):
-            raise ConfigurationError(f"{name} contradicts revision={revision!r} or step={step}. Set only one.")
-        revision, step = (named or revision, step) if in_name is None else (None, in_name)
-        file = _from_hub(repo_id, revision, step)
+        if (in_name := step_named(revision)) is not None:
+            if step not in (None, in_name):
+                raise ConfigurationError(f"{name} contradicts step={step}. Set only one.")
+            revision, step = "", in_name
+        file = _from_hub(repo_id, revision or None, step)
         place = {"source": repo_id, "revision": file.parts[-3]}  # <cache>/.../snapshots/<commit>/<step>/<file>
     table = posterior_table(load_snapshot(file))
     saved = table.metadata["global_step"]
@@ -169,7 +149,7 @@ def _found(source: Source, revision: str | None, step: int | None) -> tuple[Path
             f"{file} is of optimiser step {saved}, but step {min(others)} was asked for or is in its name. Name "
             "the checkpoint of that step; if files were mixed up, take another copy."
         )
-    return file, replace(table, metadata=table.metadata | place)
+    return replace(table, metadata=table.metadata | place)
 
 
 def _from_hub(repo_id: str, revision: str | None, step: int | None) -> Path:

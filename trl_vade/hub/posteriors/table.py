@@ -5,7 +5,7 @@ Parquet file it is for other programs: trl_vade reads snapshots only. Source of 
 equations 5 and 6. A stranger may have written the facts of its run, `metadata`; unknown ones are not shown.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,12 +59,11 @@ def posterior_table(
     *,
     sample_id: Sequence[str] | None = None,
     task: list[str | None] | None = None,
-    facts: Mapping[str, Any] | None = None,
 ) -> PosteriorTable:
     """Return the counts of `snapshot`, decayed to its step, as a table. It takes memory for the scored rows alone.
 
-    Names and tasks, (V,) each, are in ascending order of rows; `facts` go before those of the snapshot. Without a
-    trainer there is no optimiser step; the posterior's steps are taken for it.
+    Names and tasks, (V,) each, are in ascending order of rows. Without a trainer there is no optimiser step; the
+    posterior's steps are taken for it.
 
     Raises:
         SnapshotMismatchError: the snapshot has no keys of its rows.
@@ -77,7 +76,7 @@ def posterior_table(
     run = found if isinstance(found := snapshot.metadata.get("run"), dict) else {}
     step = run.get("global_step", saved["step"])
     check_whole_number("global_step", step, minimum=0, maximum=MOST_STEPS, advice=DAMAGED, error=SnapshotCorruptError)
-    known = {"rollouts": run.get("rollouts"), **snapshot.metadata, **(facts or {})}
+    known = {"rollouts": run.get("rollouts"), **snapshot.metadata}
     known |= {name: saved[name] for name in ("decay_sampled", "decay_unsampled", "signal_aware_decay", "num_samples")}
     known |= {"global_step": step, "generation_batches": saved["step"]}
     return PosteriorTable(

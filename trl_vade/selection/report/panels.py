@@ -64,21 +64,17 @@ def _edges(num_generations: int) -> NDArray[np.float64]:
 
 
 def _strata(axes: Any, run: Run) -> None:
-    """Bands of the shares. The task of a "<task> <level>" gives the hue, the level the shade."""
     lines, label = run.selections, {row: name for name, rows in run.rows["tasks"].items() for row in rows}
     width = max(WINDOW, len(lines) // 100)
     parts = [lines[i : i + width] for i in range(0, len(lines), width)]
     columns = [Counter(label.get(row) for line in part for row in line["sample_index"]) for part in parts]
     common = [name for name, _ in sum(columns, Counter[str | None]()).most_common() if name is not None]
     names = sorted(common[:MOST_BANDS])
-    tasks = [name.rpartition(" ")[0] or name for name in names]
-    hues = [list(dict.fromkeys(tasks)).index(task) for task in tasks]
-    shades = [0.6 ** (hues[:i].count(hue) + hue // len(SERIES)) for i, hue in enumerate(hues)]
-    colours = [(LIGHT[SERIES[hue % len(SERIES)]], shade) for hue, shade in zip(hues, shades, strict=True)]
-    shares = [[column[name] / column.total() for column in columns] for name in names]
+    # Each two names that follow each other differ in hue, and each six in shade.
+    colours = [(LIGHT[SERIES[i % len(SERIES)]], 0.6 ** (i // len(SERIES))) for i in range(len(names))]
     axes.stackplot(
         [part[0]["step"] for part in parts],
-        shares[::-1],  # the first name is on top
+        [[column[name] / column.total() for column in columns] for name in names[::-1]],  # the first name is on top
         labels=[short(name) for name in names[::-1]],
         colors=colours[::-1],
         **{"edgecolor": LIGHT["ground"], "linewidth": 0.8},
@@ -98,17 +94,14 @@ def _logged(run: Run, name: str) -> tuple[NDArray[np.float64], NDArray[np.float6
 
 
 def running_mean(values: NDArray[np.float64], window: int = WINDOW) -> NDArray[np.float64]:
-    """Mean over the last `window` values at each place (fewer at the start), NaN left out."""
+    """Return the mean of the last `window` values at each place (fewer at the start), NaN left out."""
     known, ones = ~np.isnan(values), np.ones(window)
     total, count = (np.convolve(each, ones)[: len(values)] for each in (np.where(known, values, 0.0), known))
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
 def draw_report(run: Run, path: Path) -> dict[str, bytes]:
-    """Draw the panels for which the run has something to show, and return each as SVG without a ground, by its title.
-
-    All go into the PNG `path`, two in a row. A last one alone takes the whole row.
-    """
+    """Draw what the run has to show into the PNG `path`, two panels in a row, and return each as SVG, by its title."""
     panels = {"Useful groups": _useful}
     panels |= {"Validation score": _validation} if run.validation() else {}
     panels |= {"Reward": _rewards} if any("reward" in entry for entry in run.history) else {}

@@ -1,8 +1,4 @@
-"""A run, as the files in its output directory tell it: finished, still going on, or killed.
-
-All figures come from the selection log and from the Trainer's log history. `vade_run.json` and `vade_rows.json` add
-names, settings and questions.
-"""
+"""A run, as the files in its output directory tell it: finished, still going on, or killed."""
 
 import json
 import logging
@@ -26,15 +22,14 @@ TRAINER_STATE_FILE = "trainer_state.json"
 RUN_FILE = "vade_run.json"  # command, settings, versions
 ROWS_FILE = "vade_rows.json"  # the rows that a report shows
 SHOWN = 6  # rows at each end of the pass rates that the page shows
-RUNTIME = re.compile(r"eval_(?:(.+)_)?runtime")
-"""The metric by which an evaluation names its data set. TRL 1.16 names the scores of all of them alike."""
+RUNTIME = re.compile(r"eval_(?:(.+)_)?runtime")  # TRL 1.16 names the scores of all data sets alike
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Run:
-    """A run as its files tell it. The lines may go on beyond the history."""
+    """A run as its files tell it; the lines may go on beyond the history."""
 
     lines: list[dict[str, Any]]  # of the selection log
     history: list[dict[str, Any]]  # the Trainer's log history
@@ -43,8 +38,8 @@ class Run:
     name: str = ""  # of its folder
 
     def __post_init__(self) -> None:
-        known = [{name: x for name, x in entry.items() if x is not None} for entry in self.history]
-        object.__setattr__(self, "history", known)  # TRL logs None where no completion got a score
+        # TRL logs None where no completion got a score.
+        self.history = [{name: x for name, x in entry.items() if x is not None} for entry in self.history]
 
     @property
     def selections(self) -> list[dict[str, Any]]:
@@ -75,15 +70,11 @@ class Run:
     def validation(self, data_set: str | None = None) -> list[dict[str, Any]]:
         """Return the evaluations of a data set: `step`, `rollouts` until then, `score` and `standard_error`.
 
-        The score is the mean of the success reward, or of the total reward where there is none. The error is None if
-        the number of answers is not known.
-
-        Args:
-            data_set: a name as in `data_set_of`; None is the first data set that was evaluated.
+        The score is the mean of the success reward, or of the total reward where there is none. `data_set` is a name
+        as in `data_set_of`; None is the first one that was evaluated.
         """
         success, answers = self.about.get("success_reward"), self.about.get("validation_answers")
         key = f"eval_rewards/{success}/mean" if success else "eval_reward"
-        spread = f"eval_rewards/{success}/std" if success else "eval_reward_std"
         scored = [entry for entry in self.history if not math.isnan(entry.get(key, math.nan))]
         name = data_set_of(scored[0]) if scored and data_set is None else data_set
         count = answers.get(name or "") if isinstance(answers, Mapping) else answers
@@ -92,7 +83,7 @@ class Run:
                 "step": entry["step"],
                 "rollouts": max((x["rollouts"] for x in self.lines if x["global_step"] < entry["step"]), default=0),
                 "score": entry[key],
-                "standard_error": standard_error(entry[key], entry.get(spread), count),
+                "standard_error": standard_error(entry[key], count),
             }
             for entry in scored
             if data_set_of(entry) == name
@@ -100,20 +91,16 @@ class Run:
 
 
 def data_set_of(entry: Mapping[str, Any]) -> str:
-    """Return the name of the data set of a log entry, as in a dictionary `eval_dataset`; empty without a name."""
+    """Return the name of the data set of a log entry, as in a dictionary `eval_dataset`; empty without one."""
     return next((found[1] or "" for found in map(RUNTIME.fullmatch, entry) if found), "")
 
 
-def standard_error(score: float, spread: float | None, answers: int | None) -> float | None:
-    """Return the standard error of a mean over sampled answers to fixed questions; None if their number is not known.
+def standard_error(score: float, answers: int | None) -> float | None:
+    """Return the standard error of a mean over so many answers to fixed questions, at most too large.
 
-    For scores between 0 and 1 it is at most too large: answers to one question differ less than answers to all. For
-    others `spread`, TRL's mean of the deviations of the batches, is all there is. It is not of other questions.
+    None outside [0, 1] or if their number is not known.
     """
-    if not answers:
-        return None
-    of_ones = math.sqrt(score * (1 - score)) if 0 <= score <= 1 else 0.0
-    return max(of_ones, spread or 0.0) / math.sqrt(answers)
+    return math.sqrt(score * (1 - score) / answers) if answers and 0 <= score <= 1 else None
 
 
 def column(entries: list[dict[str, Any]], name: str) -> NDArray[np.float64]:
@@ -130,12 +117,7 @@ def pass_rates(lines: list[dict[str, Any]]) -> NDArray[np.float64]:
 def read_run(output_dir: str | os.PathLike[str]) -> Run:
     """Read a run from its output directory, also while it goes on or after it was killed.
 
-    The trainer state is the newest that the folder or one of its checkpoints has. Without any, the run has no rewards,
-    no validation scores and no times.
-
-    Raises:
-        SnapshotNotFoundError: there is no selection log, or it lacks the beginning of the run.
-        SnapshotCorruptError: the log is damaged.
+    A log that is missing or lacks the beginning is a `SnapshotNotFoundError`, a damaged one a `SnapshotCorruptError`.
     """
     folder, log = Path(output_dir), SelectionLog(output_dir)
     lines = log.read()
@@ -155,7 +137,7 @@ def read_kept(path: Path) -> dict[str, Any]:
 
 def _history(folder: Path) -> list[dict[str, Any]]:
     """Return the log history of the highest step, in `folder` or in a checkpoint, which may be half written."""
-    found: list[tuple[int, list[dict[str, Any]]]] = []
+    found = []
     for path in [folder / TRAINER_STATE_FILE, *folder.glob(f"*checkpoint*/{TRAINER_STATE_FILE}")]:
         with suppress(OSError, ValueError, LookupError):
             state = json.loads(path.read_text(encoding="utf-8"))

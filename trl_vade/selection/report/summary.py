@@ -10,9 +10,8 @@ from .record import Run, column
 def summarise(run: Run) -> dict[str, Any]:
     """Return the end-of-run table as data.
 
-    Seconds are wall time, until the optimiser step `seconds_until_step`: that of the newest log entry. The completions
-    trained on are those of the newest entry, too, and None where the run did not log them. The ratios of an even draw
-    are estimates; see `even_draw_ratio`.
+    Seconds are wall time, and they and `trained_completions` are those of the newest log entry, or None without any.
+    The ratios of an even draw are estimates; see `even_draw_ratio`.
     """
     selections, last = run.selections, run.lines[-1]
     realised, even = (column(selections, f"{name}_ratio") for name in ("effective_gradient", "even_draw"))
@@ -63,9 +62,11 @@ def verdict(summary: Mapping[str, Any]) -> list[str]:
     """Return one sentence about the useful groups and one about the validation, from a `summarise` result."""
     first, last = (100 * summary[f"effective_gradient_ratio_{part}_quarter"] for part in ("first", "last"))
     even = 100 * summary["even_draw_ratio_last_quarter"]
-    useful = f"{last:.0f} % of the groups had different rewards in the last quarter of the run, {first:.0f} % in the "
-    useful += f"first; an even draw would give about {even:.0f} % (estimate)."
-    return [useful, _of_validation(summary["validation"])]
+    return [
+        f"{last:.0f} % of the groups had different rewards in the last quarter of the run, {first:.0f} % in the "
+        f"first; an even draw would give about {even:.0f} % (estimate).",
+        _of_validation(summary["validation"]),
+    ]
 
 
 def _of_validation(evaluations: list[dict[str, Any]]) -> str:
@@ -75,15 +76,15 @@ def _of_validation(evaluations: list[dict[str, Any]]) -> str:
     if len(evaluations) == 1:
         return f"The validation score is {with_error(last)} at step {last['step']}."
     change, sure = change_of(first, last)
-    way = "rose" if last["score"] > first["score"] else "fell" if last["score"] < first["score"] else "stayed"
-    return f"The validation score {way} from {with_error(first)} to {with_error(last)}: {change}, {sure}."
+    return f"The validation score went from {with_error(first)} to {with_error(last)}: {change}, {sure}."
 
 
 def change_of(first: Mapping[str, Any], last: Mapping[str, Any]) -> tuple[str, str]:
     """Return the change of a score in words, and whether it is more than two standard errors of the difference."""
-    change = last["score"] - first["score"]
-    errors = [first["standard_error"], last["standard_error"]]
-    points = f"{100 * change:+.1f} points" if _is_share(first) and _is_share(last) else f"{change:+.3g}"
+    change, errors = last["score"] - first["score"], [first["standard_error"], last["standard_error"]]
+    points = (
+        f"{100 * change:+.1f} points" if all(0 <= each["score"] <= 1 for each in (first, last)) else f"{change:+.3g}"
+    )
     if None in errors:
         return points, "its error is not known"
     return points, "within noise" if abs(change) <= 2 * math.hypot(*errors) else "more than noise"
@@ -92,13 +93,9 @@ def change_of(first: Mapping[str, Any], last: Mapping[str, Any]) -> tuple[str, s
 def with_error(evaluation: Mapping[str, Any]) -> str:
     """Return a score with its standard error, where that is known; in per cent if it lies between 0 and 1."""
     score, error = evaluation["score"], evaluation["standard_error"]
-    if not _is_share(evaluation):
-        return f"{score:.3g}" if error is None else f"{score:.3g} ±{error:.2g}"
+    if not 0 <= score <= 1:
+        return f"{score:.3g}"
     return percent(score) if error is None else f"{100 * score:.1f} ±{100 * error:.1f} %"
-
-
-def _is_share(evaluation: Mapping[str, Any]) -> bool:
-    return 0 <= evaluation["score"] <= 1
 
 
 def percent(value: float | None) -> str:

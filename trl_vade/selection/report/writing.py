@@ -23,8 +23,7 @@ logger = logging.getLogger(__name__)  # not accelerate's, which needs torch
 SUMMARY_FILE = "vade_summary.json"
 REPORT_FILE = "vade_report.png"
 PAGE_FILE = "vade_report.html"
-CLOSE = 0.1  # predicted and realised ratio at most so far apart let a reader trust the belief
-MANY_CLIPPED = 0.2
+CLOSE, MANY_CLIPPED = 0.1, 0.2  # of the predicted and realised ratio, for trust in the belief; of cut answers
 MOST_GROUPS = 40  # of a row, as bars
 LISTS = {  # what they say of pass rates, and of spreads
     "hardest": ("The hardest rows, by the pass rate that the run believes in", "The rows whose rewards differ least"),
@@ -35,14 +34,8 @@ LISTS = {  # what they say of pass rates, and of spreads
 def write_report(output_dir: str | os.PathLike[str], run: Run | None = None) -> dict[str, Any]:
     """Write `vade_summary.json`, `vade_report.html` and `vade_report.png` into `output_dir` and return the summary.
 
-    Without matplotlib (`pip install trl-vade[report]`) picture and curves are left out, and the log says so.
-
-    Args:
-        output_dir: of a run, which may be going on.
-        run: the run, where the caller has it; else it is read from `output_dir`.
-
-    Raises:
-        VADEError: what `read_run` raises.
+    Without matplotlib picture and curves are left out, and the log says so. Without `run` it is that of `read_run`,
+    whose errors pass.
     """
     folder = Path(output_dir)
     run = run or read_run(folder)
@@ -55,19 +48,12 @@ def write_report(output_dir: str | os.PathLike[str], run: Run | None = None) -> 
         from .panels import draw_report
 
         panels = draw_report(run, folder / REPORT_FILE)
-    page = Template(
-        Path(__file__).with_name("page.html").read_text(encoding="utf-8"),
-        **{"autoescape": True, "trim_blocks": True, "lstrip_blocks": True},
-    ).render(
+    template = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
+    page = Template(template, autoescape=True, trim_blocks=True, lstrip_blocks=True).render(
         run=run,
-        verdict=verdict(summary),
-        health=health(run),
         panels={name: base64.b64encode(svg).decode() for name, svg in panels.items()},
-        lists=_lists(run),
-        most_groups=MOST_GROUPS,
-        figures=summary_rows(summary),
-        percent=percent,
-        words=_words,
+        **{"verdict": verdict(summary), "health": health(run), "figures": summary_rows(summary)},
+        **{"lists": _lists(run), "most_groups": MOST_GROUPS, "percent": percent, "words": _words},
     )
     save_whole(folder / PAGE_FILE, page.encode())
     return summary
@@ -105,7 +91,7 @@ def _last(run: Run, name: str) -> float | None:
 
 
 def _lists(run: Run) -> dict[str, list[dict[str, Any]]]:
-    """Return the rows of each list: what is known of them, and their groups over time as (batch, share) pairs."""
+    """Return the rows of each list with their groups over time, as (batch, share of right answers) pairs."""
     lists = {LISTS[name][run.has_spreads]: run.rows.get(name, [])[:SHOWN] for name in LISTS}
     groups: dict[int, list[tuple[int, float]]] = {row: [] for rows in lists.values() for row in rows}
     for line in run.selections:

@@ -10,14 +10,13 @@ from typing import Any
 
 from accelerate import PartialState
 from accelerate.logging import get_logger
-from accelerate.utils import is_peft_model
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
 from transformers.trainer_callback import ExportableState
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
-from trl_vade.errors import CheckpointIncompleteError, CheckpointSaveError, ConfigurationError, VADEError
+from trl_vade.errors import CheckpointIncompleteError, CheckpointSaveError, VADEError
 from trl_vade.files import save_whole
 
 from ..main_process import on_main_process
@@ -35,19 +34,6 @@ def resolve_checkpoint(asked: str | os.PathLike[str] | bool | None, output_dir: 
     for notice in notices:
         logger.warning(notice)
     return chosen
-
-
-def refuse_other_adapters(model: Any, checkpoint: str | os.PathLike[str]) -> None:
-    """Raise `ConfigurationError` for adapters where the checkpoint has a whole model, or the other way round."""
-    folder = Path(checkpoint)
-    adapters = any(folder.glob("adapter_config.json")) or any(folder.glob("*/adapter_config.json"))
-    whole = not adapters and any(folder.glob("*model*.*"))  # some shardings have neither
-    if whole if is_peft_model(model) else adapters:
-        there, here = ("adapters", "the whole model") if adapters else ("a whole model", "adapters")
-        raise ConfigurationError(
-            f"{checkpoint} holds {there}, and this run trains {here}. Set peft_config as in the run that saved it, or "
-            f"start a new run with model={str(checkpoint)!r} and another output_dir."
-        )
 
 
 def load_saved_weights(model: Any, directory: str | os.PathLike[str]) -> None:

@@ -21,13 +21,9 @@ class BOTSSampler(PeerSampler):
     is seeded.
 
     Args:
-        num_samples: N, at least 1.
-        seed: in [0, 2**63).
+        num_samples: N, at least 1. The seed is in [0, 2**63).
         decay: lambda in [0, 1], the share of the old counts that every row loses in a step.
         target: the pass rate to be close to, in [0, 1].
-
-    Raises:
-        ConfigurationError: an argument is outside its range.
     """
 
     kind = "bots"

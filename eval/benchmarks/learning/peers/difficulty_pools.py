@@ -25,11 +25,7 @@ class DifficultyPoolSampler(PeerSampler):
     with replacement; the rows of a `Draw` are distinct.
 
     Args:
-        num_samples: N, at least 1.
-        seed: in [0, 2**63).
-
-    Raises:
-        ConfigurationError: an argument is outside its range.
+        num_samples: N, at least 1. The seed is in [0, 2**63).
     """
 
     kind = "difficulty_pools"

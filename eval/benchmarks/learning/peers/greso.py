@@ -27,12 +27,8 @@ class GRESOSampler(PeerSampler):
     rows it has.
 
     Args:
-        num_samples: N, at least 1.
-        seed: in [0, 2**63).
+        num_samples: N, at least 1. The seed is in [0, 2**63).
         target_zero_variance: the target share of groups without a gradient, in [0, 1].
-
-    Raises:
-        ConfigurationError: an argument is outside its range.
     """
 
     kind = "greso"

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from trl_vade.checks import FloatArray, IntArray, check_decay, check_share, check_whole_number
+from trl_vade.checks import FloatArray, IntArray, check_share, check_whole_number
 from trl_vade.samplers.posterior import BetaPosterior
 from trl_vade.samplers.strata import largest
 
@@ -24,14 +24,10 @@ class MoPPSSampler(PeerSampler):
     a file of pass rates.
 
     Args:
-        num_samples: N, at least 1.
-        seed: in [0, 2**63).
+        num_samples: N, at least 1. The seed is in [0, 2**63).
         decay: the share of the old counts that a scored row keeps, in [0, 1].
         pool_factor: candidates for each drawn row, at least 1. With fewer rows left all are candidates.
         target: the pass rate to be close to, in [0, 1].
-
-    Raises:
-        ConfigurationError: an argument is outside its range.
     """
 
     kind = "mopps"
@@ -40,7 +36,7 @@ class MoPPSSampler(PeerSampler):
         self, num_samples: int, *, seed: int = 0, decay: float = 0.5, pool_factor: int = 8, target: float = 0.5
     ) -> None:
         settings = {
-            "decay": check_decay("decay", decay),
+            "decay": check_share("decay", decay),
             "pool_factor": check_whole_number(
                 "pool_factor", pool_factor, minimum=1, advice="1 draws every candidate; MoPPS uses 8."
             ),

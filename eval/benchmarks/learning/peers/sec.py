@@ -32,9 +32,6 @@ class SECSampler(PeerSampler):
         seed: in [0, 2**63).
         learning_rate: the weight of the newest step in Q, in [0, 1].
         temperature: above 0; a small one draws only the best kind.
-
-    Raises:
-        ConfigurationError: an argument is outside its range.
     """
 
     kind = "sec"

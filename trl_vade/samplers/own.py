@@ -4,7 +4,6 @@ import copy
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,16 +11,14 @@ from numpy.typing import ArrayLike
 
 from trl_vade.checks import check_fields, check_outcomes, check_same
 from trl_vade.errors import ConfigurationError, ObservationError, abbreviated
-from trl_vade.samplers.base import Draw, PosteriorSampler, PromptSampler
-from trl_vade.samplers.information import information_gain
-from trl_vade.samplers.posterior import BetaPosterior
+
+from .base import Draw, PosteriorSampler, PromptSampler
+from .information import information_gain
+from .posterior import BetaPosterior
 
 
 class OwnSampler(PosteriorSampler):
-    """A sampler that leaves the choice to an object with the five verbs of `PromptSampler`.
-
-    The posterior learns beside the object, so that log, report, cards and snapshots are those of any other sampler.
-    """
+    """A sampler that leaves the choice to such an object; the posterior learns beside it for log, report and files."""
 
     def __init__(self, chooser: PromptSampler, posterior: BetaPosterior, seed: int = 0) -> None:
         super().__init__(posterior, seed, {}, {})
@@ -30,11 +27,11 @@ class OwnSampler(PosteriorSampler):
         self._recall()  # a state that cannot be saved is refused now, and not at the first checkpoint
 
     def draw(self, k: int, *, exclude: ArrayLike | None = None) -> Draw:
-        """Return the choice of the object, a `Draw` or its rows alone; another one is a `ConfigurationError`."""
+        """Return the choice of the object, its rows alone or a `Draw`; a wrong one is a `ConfigurationError`."""
         k, excluded = self._check_draw(k, exclude)
-        drawn = self._chooser.draw(k, exclude=excluded)
+        drawn: Any = self._chooser.draw(k, exclude=excluded)
         try:
-            rows = self.posterior.check_rows(drawn.sample_index if isinstance(drawn, Draw) else drawn)
+            rows = self.posterior.check_rows(getattr(drawn, "sample_index", drawn))
         except ObservationError:
             rows = np.empty(0, dtype=np.int64)
         if not rows.size == np.setdiff1d(rows, excluded).size == k:
@@ -42,8 +39,6 @@ class OwnSampler(PosteriorSampler):
                 f"draw({k}) of vade_sampler={self.kind!r} returned {abbreviated(drawn)}. It must return {k} distinct "
                 f"whole numbers in [0, {self.posterior.num_samples}), without {abbreviated(excluded.tolist())}."
             )
-        if isinstance(drawn, Draw):
-            return replace(drawn, sample_index=rows)
         a, b = self.belief(rows)
         mean = a / (a + b)
         return Draw(rows, mean.copy(), information_gain(mean), mean)

@@ -6,14 +6,13 @@ import re
 import subprocess
 import sys
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
 from tests.docs.pages import DOCS, ROOT, table_rows
 from tests.engines.on_cpu import ENVIRONMENT
 
-FOLDER = Path(__file__).parent / "scripts"
+FOLDER = ROOT / "docs" / "upstream"
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py"))
 TRAINS_IN_VLLM = "use_vllm", "import LLM"
 LOGGED = re.compile(r"\{'(?!image_token_id)|\([\w-]+ pid=")  # by the Trainer and by vLLM

@@ -1,7 +1,4 @@
-"""Warm start: a shared row starts with `vade_warm_start_discount` of the counts of another run.
-
-They are observed in one step before the first draw. The row counts as visited once and need not rest.
-"""
+"""Warm start: a shared row starts with `vade_warm_start_discount` of the counts of another run, and need not rest."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,9 +8,8 @@ from trl import GRPOConfig
 
 from trl_vade.data.row_keys import find_rows
 from trl_vade.errors import SnapshotMismatchError, abbreviated
-
-from .outcomes import GroupOutcomes
-from .signal import AUTO, SPREAD
+from trl_vade.selection.outcomes import GroupOutcomes
+from trl_vade.selection.signal import AUTO, SPREAD
 
 if TYPE_CHECKING:
     from trl_vade.hub.posteriors.table import PosteriorTable
@@ -31,7 +27,7 @@ def evidence(
 ) -> WarmStart:
     """Join a posterior of V rows, named `source`, with N rows by their `row_keys.sample_keys`, (N,).
 
-    If fewer than the share `min_match` of min(V, N) rows, or none, are shared, it is a `SnapshotMismatchError`.
+    Fewer shared rows than `min_match` of min(V, N), or none, are a `SnapshotMismatchError`.
     """
     found, rows = find_rows(table.sample_key, keys)
     matched = int(found.sum())
@@ -52,17 +48,14 @@ def what_to_say(
     """Return a line with the source and the number of shared rows, and one if success was another there."""
     facts, matched = table.metadata, len(warm.outcomes.sample_index)
     shown = ("global_step", "base_model", "success_reward", "num_generations")
-    known = {name: facts[name] for name in shown if name in facts}
     lines = [
-        f"Warm start from {warm.source} ({abbreviated(known)}): {matched} of its {len(table)} rows are in this "
-        f"training set and start with {100 * args.vade_warm_start_discount:g} % of their counts; "
-        f"{len(table) - matched} are not. {num_rows - matched} of the {num_rows} rows here start from the prior."
+        f"Warm start from {warm.source} ({abbreviated({name: facts[name] for name in shown if name in facts})}): "
+        f"{matched} of its {len(table)} rows are in this training set and start with "
+        f"{100 * args.vade_warm_start_discount:g} % of their counts; {len(table) - matched} are not. "
+        f"{num_rows - matched} of the {num_rows} rows here start from the prior."
     ]
-    here = {
-        "success_reward": args.vade_success_reward or success_reward or facts.get("success_reward"),
-        "success_threshold": args.vade_success_threshold,
-        "num_generations": args.num_generations,
-    }
+    here = {"num_generations": args.num_generations, "success_threshold": args.vade_success_threshold}
+    here["success_reward"] = args.vade_success_reward or success_reward or facts.get("success_reward")
     if here["success_threshold"] == AUTO and facts.get("success_threshold") != SPREAD:
         del here["success_threshold"]  # it will be learned from the rewards
     if there := {name: facts[name] for name in here if facts.get(name, here[name]) != here[name]}:

@@ -1,0 +1,54 @@
+"""Runs of the trainer on the text model, by the settings in which they differ from `SMALL_RUN`."""
+
+import itertools
+
+import pytest
+
+from tests.support.rows import make_text_rows
+from tests.support.runs import SaveAt, StopAfter, make_trainer, says_a_digit
+
+
+@pytest.fixture
+def made(text_model_path, tmp_path):
+    """A function that makes a trainer: reward, rows, settings, and by name `model`, `trainer_class` and `more`.
+
+    Each is on `make_text_rows` and in a folder of its own, unless it is given others; see `make_trainer`.
+    """
+    numbers = itertools.count()
+
+    def make(reward=says_a_digit, rows=None, *, model=text_model_path, **settings):
+        rows = make_text_rows() if rows is None else rows
+        return make_trainer(tmp_path / f"run-{next(numbers)}", model, rows, reward, **settings)
+
+    return make
+
+
+@pytest.fixture
+def run(made):
+    """`made`, and it trains."""
+
+    def train(*arguments, **settings):
+        trainer = made(*arguments, **settings)
+        trainer.train()
+        return trainer
+
+    return train
+
+
+@pytest.fixture
+def resumed(made, run, tmp_path):
+    """`run`, stopped a step after a checkpoint, from which another trainer goes on."""
+
+    def go_on(*arguments, checkpoint=3, **settings):
+        folder = tmp_path / "resumed"
+        run(
+            *arguments,
+            output_dir=folder,
+            more={"callbacks": [SaveAt(checkpoint), StopAfter(checkpoint + 1)]},
+            **settings,
+        )
+        trainer = made(*arguments, output_dir=folder, **settings)
+        trainer.train(resume_from_checkpoint=f"{folder}/checkpoint-{checkpoint}")
+        return trainer
+
+    return go_on

@@ -1,0 +1,229 @@
+"""The trainer as a whole: `uniform` is stock TRL to the bit, and a resumed run is the run that never stopped.
+
+On two processes: `tests/integration/test_two_processes.py`. What users bring along, such as rows, rewards and code, is
+in the tables of `tests/support/situations`.
+"""
+
+import copy
+import shutil
+from dataclasses import replace
+from functools import cache
+
+import pytest
+import torch
+
+from tests.support.as_stock import Situation, assert_as_stock, full_history, plain_history, play, tables
+from tests.support.marks import slow_but
+from tests.support.own_samplers import WorstLast
+from tests.support.rows import text_of, variants_of_text_rows
+from tests.support.runs import SaveAt, assert_equal_weights, assert_same_end, logged, weights
+from tests.support.situations import SITUATIONS
+from tests.support.vision_runs import picture_rows
+from trl_vade import VADEReportCallback
+from trl_vade.samplers.snapshot import state_digest
+
+# -------------------------------------------------- {stock, uniform, default} x {text, images} x {whole, resumed}
+
+CHECKPOINT = 3  # inside a generation batch, in the second epoch of the images
+
+
+def noting(side):
+    """A reward that notes the order of rows and the completions."""
+
+    def reward(completions, limit, **columns):
+        side.seen.append((limit, completions))
+        return [float((len(text_of(each)) + bound) % 3 == 0) for each, bound in zip(completions, limit, strict=True)]
+
+    return {"reward_funcs": reward, "callbacks": [SaveAt(CHECKPOINT)]}
+
+
+SETTINGS = {"max_steps": 6, "steps_per_generation": 2, "log_completions": True, "num_completions_to_print": 1}
+WORLDS = {
+    "text": Situation(SETTINGS, noting),
+    "images": Situation(SETTINGS, noting, lambda: picture_rows(8, pictures=(1, 2)), "vision_model_path"),
+}
+
+
+@pytest.fixture(scope="module")
+def runs(text_model_path, vision_model_path, tmp_path_factory):
+    """Each run once: a function of the world, the sampler, and whether it was stopped behind `CHECKPOINT`."""
+    models = {"text": text_model_path, "images": vision_model_path}
+
+    @cache
+    def run(world, sampler, is_resumed=False):
+        situation, folder = WORLDS[world], tmp_path_factory.mktemp("run") / "out"
+
+        def go_on(make, side):
+            trainer = make()
+            trainer.train(resume_from_checkpoint=f"{folder}/checkpoint-{CHECKPOINT}")
+            return trainer
+
+        if is_resumed:
+            shutil.copytree(run(world, sampler)[0].args.output_dir, folder)
+            situation = replace(situation, drive=go_on)
+        chosen = {} if sampler == "stock" else {"vade_sampler": sampler}
+        return play(situation, models[world], folder, stock=sampler == "stock", **chosen)
+
+    return run
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_uniform_is_stock_trl_in_rows_completions_weights_log_and_tables(runs, world):
+    stock = runs(world, "stock")
+    assert len(tables(stock[0])) == 6
+    assert any(entry.get("grad_norm") for entry in stock[0].state.log_history)
+    assert_as_stock(runs(world, "uniform"), stock)
+
+
+@pytest.mark.parametrize("sampler", ["uniform", None])
+@pytest.mark.parametrize("world", WORLDS)
+def test_a_resumed_run_is_the_run_that_never_stopped(runs, world, sampler):
+    (whole, seen), (resumed, seen_again) = runs(world, sampler), runs(world, sampler, is_resumed=True)
+    assert seen_again == seen[2:]  # of three generation batches the last; the second comes from the checkpoint
+    assert_same_run(resumed, whole)
+
+
+def assert_same_run(resumed, whole):
+    seconds = logged(resumed, "vade/step_seconds_total")
+    assert seconds == sorted(seconds)  # those of the run before are added
+    assert_same_end(resumed, whole)
+    assert state_digest(resumed.selection.sampler) == state_digest(whole.selection.sampler)
+    assert resumed.selection.feedback.signal.facts == whole.selection.feedback.signal.facts
+    assert resumed.state.num_input_tokens_seen == whole.state.num_input_tokens_seen
+    assert full_history(resumed)[:-1] == full_history(whole)[:-1]  # the last has the mean loss since the resume
+
+
+def unique_letters(completions, **columns):
+    """TRL's own first example: dense, and never 0 or 1."""
+    return [float(len(set(text_of(each))) + 5) for each in completions]
+
+
+def odd_length(completions, **columns):
+    return [float(len(text_of(each)) % 2) for each in completions]
+
+
+RESUMED = {
+    "refills": lambda: {"vade_dynamic_sampling": True, "vade_max_refills": 3, "steps_per_generation": 2},
+    "refills of uniform": lambda: {"vade_dynamic_sampling": True, "vade_max_refills": 3, "vade_sampler": "uniform"},
+    "left out rows in two iterations": lambda: {"vade_down_sampling": "lossless", "num_iterations": 2},
+    "D3S": lambda: {"vade_down_sampling": "d3s", "steps_per_generation": 4, "per_device_train_batch_size": 4},
+    "the spread of a reward": lambda: {"reward": unique_letters},
+    "the spread of two rewards": lambda: {"reward": [odd_length, unique_letters], "num_iterations": 2},
+    "learned bounds": lambda: {"reward": unique_letters, "vade_success_threshold": None},
+    "variants": lambda: {"rows": variants_of_text_rows(), "vade_variants": "of", "vade_advantage": "diva"},
+    "an own sampler": lambda: {"vade_sampler": WorstLast(24, seed=5), "num_iterations": 2},
+    "a peer's path": lambda: {"vade_sampler": "eval.benchmarks.learning.peers:GRESOSampler"},
+    # 24 rows and 4 a generation batch: six generation batches an epoch.
+    "across epochs": lambda: {"max_steps": 10, "checkpoint": 7},
+    "at an epoch boundary": lambda: {"max_steps": 9, "checkpoint": 6},
+    "uniform at an epoch boundary": lambda: {"vade_sampler": "uniform", "max_steps": 9, "checkpoint": 6},
+    "two loader workers": lambda: {"dataloader_num_workers": 2},
+    "accumulation of two batches": lambda: {"gradient_accumulation_steps": 2, "steps_per_generation": 1},
+    "three accumulations a batch": lambda: {"per_device_train_batch_size": 8, "steps_per_generation": 3},
+    "two iterations of two accumulations": lambda: {"num_iterations": 2, "steps_per_generation": 2},
+    "initial rollouts": lambda: {"vade_posterior_init": "rollout"},
+    "uniform, data skip ignored": lambda: {"vade_sampler": "uniform", "ignore_data_skip": True, "max_steps": 9},
+}
+DEFAULT_RESUMED = ("refills", "left out rows in two iterations", "D3S", "the spread of two rewards", "variants")
+
+
+@pytest.mark.parametrize("name", slow_but([*DEFAULT_RESUMED, "an own sampler"], RESUMED))
+def test_whatever_a_run_has_learned_is_resumed_to_the_bit(run, resumed, name):
+    checkpoint = (settings := RESUMED[name]()).pop("checkpoint", CHECKPOINT)
+    again = {key: value for key, value in RESUMED[name]().items() if key != "checkpoint"}
+    assert_same_run(resumed(**settings, checkpoint=checkpoint), run(**again))
+
+
+# ------------------------------------------------------------------------------------------------ users' situations
+
+DEFAULT = ("beta, synced", "two iterations", "tools, one call")  # one for most seams of the trainer
+
+
+@pytest.fixture(scope="module")
+def base(text_model_path, tmp_path_factory):
+    return play(Situation(), text_model_path, tmp_path_factory.mktemp("base"), stock=True)
+
+
+def report_of(trainer):
+    return next(each for each in trainer.callback_handler.callbacks if isinstance(each, VADEReportCallback))
+
+
+def differ(left, right):
+    """Whether the weights of two trainers differ; those of an adapter have other names."""
+    try:
+        assert_equal_weights(weights(left), weights(right))
+    except AssertionError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("name", slow_but(DEFAULT, SITUATIONS))
+def test_it_is_stock_trl_to_the_bit(request, base, tmp_path, name):
+    situation, model = SITUATIONS[name], request.getfixturevalue(SITUATIONS[name].model)
+    stock = play(situation, model, tmp_path / "stock", stock=True)
+    assert situation.as_base or differ(stock[0], base[0])  # else the situation acts on nothing
+    assert not situation.logs or any(situation.logs in entry for entry in stock[0].state.log_history)
+    assert bool(tables(stock[0])) is stock[0].args.log_completions
+    ours = play(situation, model, tmp_path / "ours")
+    assert (ours[0].selection is not None) is situation.selected
+    assert_as_stock(ours, stock)
+    assert report_of(ours[0]).active  # no situation is too much for the report
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name, situation in SITUATIONS.items() if situation.selected])
+def test_a_sampler_that_chooses_runs_as_long_and_logs_all_that_stock_trl_does(request, tmp_path, name):
+    situation, model = SITUATIONS[name], request.getfixturevalue(SITUATIONS[name].model)
+    stock, _ = play(situation, model, tmp_path / "stock", stock=True)
+    ours, _ = play(situation, model, tmp_path / "chosen", vade_sampler="thompson")
+    assert report_of(ours).active
+    assert ours.state.global_step == stock.state.global_step or "stop" in name
+    missing = {key for entry in stock.state.log_history for key in entry}
+    missing -= {key for entry in ours.state.log_history for key in entry}
+    trained = any(entry.get("vade/effective_gradient_ratio") for entry in ours.state.log_history)
+    missing = {key for key in missing if trained or not key.startswith(("entropy", "clip_ratio"))}
+    assert missing == set()
+
+
+@pytest.mark.parametrize("first", ["ours", "stock"])
+def test_stock_trl_goes_on_from_a_checkpoint_of_either(text_model_path, tmp_path, base, first):
+    whole = Situation({"save_strategy": "steps", "save_steps": 1})
+    play(whole, text_model_path, tmp_path, stock=first == "stock")
+
+    def resumed(make, side):
+        trainer = make()
+        trainer.train(resume_from_checkpoint=str(tmp_path / "checkpoint-1"))
+        return trainer
+
+    stock, _ = play(replace(whole, drive=resumed), text_model_path, tmp_path, stock=True)
+    assert_equal_weights(weights(stock), weights(base[0]))
+    assert plain_history(stock)[:-1] == plain_history(base[0])[:-1]
+
+
+# --------------------------------------------------------------------------------------------- would it see a change?
+
+
+def one_bit_more_in_a_weight(trainer):
+    with torch.no_grad():
+        weight = next(trainer.model.parameters()).view(-1)[:1]
+        weight.copy_(torch.nextafter(weight, weight + 1))
+
+
+CHANGES = [
+    one_bit_more_in_a_weight,
+    lambda trainer: trainer.state.log_history[0].update(entropy=trainer.state.log_history[0]["entropy"] + 1e-15),
+    lambda trainer: trainer.state.log_history[0].pop("reward_std"),
+    lambda trainer: trainer.state.log_history.pop(),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_the_least_difference_is_seen(runs, change):
+    ours, stock = runs("text", "uniform"), runs("text", "stock")
+    before = copy.deepcopy((ours[0].state.log_history, ours[0].model.state_dict()))
+    change(ours[0])
+    with pytest.raises(AssertionError):
+        assert_as_stock(ours, stock)
+    ours[0].state.log_history = before[0]
+    ours[0].model.load_state_dict(before[1])
+    assert_as_stock(ours, stock)
