@@ -64,14 +64,14 @@ def test_a_setting_of_ones_own_goes_before_the_presets_which_can_be_set_later(ma
     assert [setting(args, name) for name in ("cooldown", "signal_aware_decay")] == [0.3, False]
 
 
-def test_only_fields_that_begin_with_vade_are_new_and_none_of_the_parents_changed(make_args):
+def test_only_fields_that_begin_with_vade_are_new_and_one_of_the_parents_changed(make_args):
     parents = {field.name for field in fields(GRPOConfig)}
     new = {field.name for field in fields(VADEGRPOConfig)} - parents
     assert len(new) == 23
     assert [name for name in new if not name.startswith("vade_")] == []
     ours, stock = make_args(), make_args(GRPOConfig)
     changed = [name for name in parents - {"logging_dir"} if getattr(ours, name) != getattr(stock, name)]
-    assert changed == []
+    assert changed == ["num_completions_to_print"]  # TRL prints all
 
 
 def test_each_setting_has_its_docstring_as_help_says_what_none_means_and_is_in_a_recipe_an_example_or_a_page():
