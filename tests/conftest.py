@@ -8,7 +8,7 @@ import sys
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
-# Before anything imports torch: pytest has a process for each core, and torch's own threads would take three times as long.
+# Before anything imports torch: pytest has a process for each core, and more threads would take three times as long.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
