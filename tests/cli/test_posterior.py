@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from datasets import Dataset
 from hypothesis import given
@@ -13,6 +14,7 @@ from tests.support.posteriors import make_table
 from trl_vade import ThompsonSampler, save_snapshot
 from trl_vade.cli.showing import both_ends, summarise_posterior
 from trl_vade.cli.tables import print_columns, print_table
+from trl_vade.data.pass_rates import pass_rates
 from trl_vade.data.row_keys import dataset_fingerprint, sample_keys
 from trl_vade.hub.posteriors.repository import load_posterior
 
@@ -154,3 +156,15 @@ def test_data_is_printed_as_it_is_and_is_no_markup(capsys):
         print_columns("Rows", ["row"], [[name]])
         print_table("Rows", [(name, name)])
         assert capsys.readouterr().out.count(name) == 3
+
+
+def test_the_column_that_is_exported_is_where_the_next_run_starts(tmp_path):
+    rows = make_rows()
+    write_posterior(tmp_path / "run", rows)
+    assert run("posterior", "show", str(tmp_path / "run"), "--export", str(tmp_path / "rates.parquet")).exit_code == 0
+    column, table = (
+        pq.read_table(tmp_path / "rates.parquet")["pass_rate"].to_pylist(),
+        load_posterior(tmp_path / "run"),
+    )
+    assert (len(column), column[-1]) == (ROWS, None)
+    assert pass_rates(rows.add_column("pass_rate", column), "pass_rate")[:-1].tolist() == table.pass_rate.tolist()

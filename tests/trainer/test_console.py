@@ -59,6 +59,10 @@ def test_a_file_gets_a_header_a_line_a_logging_step_events_and_the_verdict(
     steps = [line for line in lines if " step " in line and "useful" in line and "/4" in line]
     assert len(steps) == 4
     assert "predicted" in steps[0]
+    kept = [entry["vade/kept_rollouts"] for entry in trainer.state.log_history if "vade/kept_rollouts" in entry]
+    saved = [f"saved {1 - each / 16:.0%}" if each < 16 else "" for each in kept]
+    assert any(saved)
+    assert all(part in line for part, line in zip(saved, steps, strict=True))
     assert sum("validation at step" in line for line in lines) == 2
     assert any("checkpoint-2 written" in line for line in lines)
     assert "an even draw" in lines[-4]

@@ -30,23 +30,31 @@ def show(
     step: Step = None,
     rows: Rows = 20,
     as_json: AsJSON = False,
+    export: Annotated[
+        Path | None, typer.Option("--export", help="Also write this Parquet file: a column of the rows' pass rates.")
+    ] = None,
 ) -> None:
     """Print the facts of a run, a histogram of its pass rates, and its hardest and easiest rows.
 
     A run's own folder also has their ids and questions, in vade_rows.json; elsewhere rows are named by hashes.
+    --export writes a column `pass_rate` in the order of the training set for the next run; rows without a score are
+    empty.
 
     \b
     Examples:
       trl-vade posterior show qwen-vade
       trl-vade posterior show you/vade-posterior --step 100
       trl-vade posterior show you/vade-posterior --json | jq .mean_pass_rate
+      trl-vade posterior show qwen-vade --export rates.parquet
     """
     from trl_vade.hub.posteriors.repository import load_posterior
 
-    from .showing import both_ends, print_posterior, summarise_posterior
+    from .showing import both_ends, export_rates, print_posterior, summarise_posterior
 
     table = load_posterior(source, step=step)
     summary = summarise_posterior(table)
+    if export:
+        export_rates(table, export)
     first, last = both_ends(table, rows, source)
     if as_json:
         told = {**summary, "facts": table.metadata, "lowest": first, "highest": last}

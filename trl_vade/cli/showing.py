@@ -4,7 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
+from trl_vade.checks import check_whole_number
+from trl_vade.errors import SnapshotCorruptError
 from trl_vade.hub.cards import one_line
 from trl_vade.hub.posteriors.table import PosteriorTable, arrow_of, bin_counts, known_facts, text_histogram
 from trl_vade.selection.report.record import ROWS_FILE, read_kept
@@ -16,6 +20,7 @@ COLUMNS = {
     **{"alpha": "alpha\n(right)", "beta": "beta\n(wrong)", "visits": "visits\n(steps)", "last_step": "last\nstep"},
 }
 """The head of each column. Steps are those of the posterior, one a generation batch."""
+MOST_ROWS = 10**8  # of an exported column
 
 
 def summarise_posterior(table: PosteriorTable) -> dict[str, Any]:
@@ -47,6 +52,16 @@ def both_ends(table: PosteriorTable, count: int, source: str) -> tuple[list[Any]
         about = texts.get(record["sample_id"], {})
         record |= {"question": about.get("question"), "sample_id": about.get("id") or record["sample_id"]}
     return first, last
+
+
+def export_rates(table: PosteriorTable, path: Path) -> None:
+    """Write a Parquet file with the pass rate of each row of the training set, in its order; null without a score."""
+    error, advice = SnapshotCorruptError, "The file may be a stranger's."
+    size = table.metadata.get("num_samples")
+    size = check_whole_number("num_samples", size, minimum=0, maximum=MOST_ROWS, advice=advice, error=error)
+    rates = np.full(size, np.nan)
+    rates[table.index] = table.pass_rate
+    pq.write_table(pa.table({"pass_rate": pa.array(rates, from_pandas=True)}), path)
 
 
 def print_posterior(table: PosteriorTable, summary: Any, first: list[Any], last: list[Any]) -> None:
