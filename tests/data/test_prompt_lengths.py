@@ -5,7 +5,9 @@ import io
 
 import datasets
 import pytest
+import transformers
 from datasets import Dataset
+from packaging.version import Version
 from tokenizers.processors import TemplateProcessing
 from transformers import AutoProcessor, Qwen2VLImageProcessor
 from trl import GRPOConfig, GRPOTrainer
@@ -155,10 +157,11 @@ def test_rows_come_from_files_from_a_selection_and_from_a_transform(vision_train
 
 REFUSED = {  # by the processor or TRL: the pictures of row 1, the text of row 1, a word of the error
     "a long picture": ([picture(2001, 10)], "How", "aspect ratio"),
-    "a placeholder in the text": ([picture(30, 30)], "<|image_pad|>?", ""),
     "too few placeholders": ([picture(30, 30)] * 2, [{"type": "image"}], "placeholders"),
     "too many placeholders": ([picture(30, 30)] * 2, [{"type": "image"}] * 3, "placeholders"),
 }
+if Version(transformers.__version__) >= Version("5.18"):  # before, the model alone refuses it
+    REFUSED["a placeholder in the text"] = ([picture(30, 30)], "<|image_pad|>?", "")
 
 
 def rows_with(name):

@@ -11,6 +11,8 @@ from functools import cache
 
 import pytest
 import torch
+import trl
+from packaging.version import Version
 
 from tests.support.as_stock import Situation, assert_as_stock, full_history, plain_history, play, tables
 from tests.support.marks import slow_but
@@ -69,6 +71,8 @@ def runs(text_model_path, vision_model_path, tmp_path_factory):
 
 @pytest.mark.parametrize("world", WORLDS)
 def test_uniform_is_stock_trl_in_rows_completions_weights_log_and_tables(runs, world):
+    if world == "images" and Version(trl.__version__) < Version("1.16"):
+        pytest.skip("stock TRL 1.15 samples the image placeholder, and then fails")
     stock = runs(world, "stock")
     assert len(tables(stock[0])) == 6
     assert any(entry.get("grad_norm") for entry in stock[0].state.log_history)
