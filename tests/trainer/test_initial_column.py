@@ -7,6 +7,7 @@ from tests.support.refusals import refused
 from tests.support.runs import StopAfter, assert_same_end, says_a_digit, train
 from trl_vade import VADEGRPOTrainer
 from trl_vade.errors import ConfigurationError
+from trl_vade.trainer.initial_posterior import initial_posterior_facts
 
 RATES = [None if row % 6 == 5 else (row % 6) / 4 for row in range(24)]
 
@@ -26,6 +27,8 @@ def test_each_row_starts_from_its_pass_rate_and_the_others_from_the_prior(text_m
     assert first["successes"] == pytest.approx([8 * 0.2 * RATES[row] for row in known])
     assert {RATES[row] for row in batch["sample_index"]} == {0.25}  # nearest to a third, where the gain is largest
     assert "20 of 24 rows" in caplog.text
+    facts = {"posterior_init": "column:solve_rate", "warm_start_discount": 0.2}
+    assert initial_posterior_facts(args) == facts
 
 
 def test_a_spread_is_that_of_the_pass_rate(text_model_path, rated, make_args):

@@ -59,11 +59,11 @@ def initial_posterior_facts(args: GRPOConfig) -> dict[str, Any]:
     These facts are published, so the name of a local folder is left out.
     """
     source = warm_start_source(args)
-    if source is None or column_of(args):
+    if source is None:
         return {"posterior_init": setting(args, "posterior_init"), "warm_start_discount": None}
-    on_the_hub = is_hub_id(source.partition("@")[0]) and not Path(source).exists()
+    public = column_of(args) or (is_hub_id(source.partition("@")[0]) and not Path(source).exists())
     return {
-        "posterior_init": source if on_the_hub else LOCAL,
+        "posterior_init": source if public else LOCAL,
         "warm_start_discount": setting(args, "warm_start_discount"),
     }
 
