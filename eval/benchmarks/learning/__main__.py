@@ -7,12 +7,12 @@ The policy is a tiny, real Qwen2.5-VL (0.3 M parameters), trained by GRPO in the
 regimes are in `regimes.py`, the arms in `arms.py`, and all that is fixed beforehand in `protocol.py`. Every arm has
 the same rollouts to spend, initial passes and refills included. Stages:
 
-    tune     each arm at several learning rates, on seeds of its own, until the best one is inside the grid
-    runs     main arms on 32 fresh seeds, peers on 16 of them, challengers and ablations on 8
-    confirm  the rule's choice and the next by it, vanilla GRPO and the oracle on 16 seeds that nothing else used
-    column   the default with a column of pass rates, beside it and vanilla GRPO, on 16 seeds of their own
-    trainer  vanilla GRPO and the default through `VADEGRPOTrainer` itself, on the first four of these seeds
-    report   tables on the standard output, pictures beside the results
+    tune       each arm at several learning rates, vanilla GRPO with three shapes of a batch, until the best is inside
+    runs       all arms on 16 fresh seeds
+    challenge  what may replace the default, on 6 seeds
+    column     the default with a column of pass rates, on 16 seeds of their own
+    trainer    vanilla GRPO and the default through `VADEGRPOTrainer` itself, on the first four seeds of `runs`
+    report     tables on the standard output, pictures beside the results
 
 A run that is in the results file is not made again, so the benchmark is taken up where it was, seed by seed.
 """
@@ -26,9 +26,9 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from pathlib import Path
 
 from ..machine import machine
-from .arms import DEFAULT
+from .arms import ARMS, BEST_BATCH
 from .curves import read
-from .protocol import COLUMN_ARMS, CONFIRMED, KEY, PLANS, SEEDS, STAGES, VANILLA, check_frozen, tasks
+from .protocol import KEY, PLANS, STAGES, check_frozen, tasks
 from .worker import build, work
 
 OF_TUNING = ("seconds", "machine", "versions", "commit", "rollouts", "score")  # what is kept of a run that tunes
@@ -36,8 +36,7 @@ OF_TUNING = ("seconds", "machine", "versions", "commit", "rollouts", "score")  #
 
 def run_stage(stage, options, pool):
     """Make the runs that the stage lacks; return whether all were made before the time was up."""
-    arms = {"confirm": CONFIRMED, "trainer": (VANILLA, DEFAULT), "column": COLUMN_ARMS}.get(stage, tuple(SEEDS))
-    arms = [arm for arm in arms if arm in (options.arms or arms)]
+    arms = options.arms or STAGES[stage].arms
     while True:
         left = tasks(stage, read(options.results), machine()["machine"], regimes=options.regimes, arms=arms)
         left = [task for task in left if not options.seeds or task["seed"] in options.seeds]
@@ -98,7 +97,7 @@ def main():
     parser.add_argument("--only", nargs="+", choices=[*STAGES, "report"], default=["tune", "runs", "report"])
     parser.add_argument("--pages", nargs="+", type=Path, default=[], help="whose tables the report makes anew")
     parser.add_argument("--regimes", nargs="+", choices=[*PLANS], default=[*PLANS])
-    parser.add_argument("--arms", nargs="+", choices=[*SEEDS], help="default: all of the stage")
+    parser.add_argument("--arms", nargs="+", choices=[*ARMS, BEST_BATCH], help="default: all of the stage")
     parser.add_argument("--seeds", nargs="+", type=int, help="some of the stage's; default: all")
     parser.add_argument("--batches", type=int, help="generation batches' worth of rollouts, to try the command")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no run after them")

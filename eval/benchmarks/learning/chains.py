@@ -33,10 +33,12 @@ from trl_vade.testbed.sft import IGNORED
 
 FORMAT_VERSION = 1  # of the cache keys: raised where the same settings would give other chains or another model
 TASK = "chain"  # value of the column `task`; the column `level` is the number of digits to be summed up
+WRITTEN, PRODUCTS = "written", "products"  # two more skills
 MODULUS = 5
 DIGITS = 8  # that a question shows, each 0 to `MODULUS` - 1; the longest chain
 WINDOW = 20  # steps that a loss is averaged over before it is compared
 MAX_COMPLETION_LENGTH = 14  # tokens of the longest answer, `<answer>`, `</answer>` and the end of the turn included
+MAX_WRITTEN_LENGTH = 60  # of one that is written out
 
 
 @dataclass(frozen=True)
@@ -58,24 +60,37 @@ class ChainSFTSettings:
 
 
 @dataclass(frozen=True)
+class SkillsSFTSettings(ChainSFTSettings):
+    """The recipe of three skills, of which a pool may hold some. `skill_shares` is how often each is shown."""
+
+    until_loss: float = 0.05
+    max_steps: int = 1500
+    skills: tuple[str, ...] = (TASK, WRITTEN, PRODUCTS)
+    skill_shares: tuple[float, ...] = (0.4, 0.4, 0.2)
+
+
+@dataclass(frozen=True)
 class Chain:
-    """`DIGITS` digits, of which the first `level` are to be summed up."""
+    """`DIGITS` digits, of which the first `level` are to be summed up, or taken by turns, or multiplied."""
 
     digits: str
     level: int
+    task: str = TASK
 
     @property
     def question(self) -> str:
-        return f"What is the sum of {self.level} of the digits {self.digits}?"
+        what = {TASK: "sum", WRITTEN: "value", PRODUCTS: "product"}[self.task]
+        return f"What is the {what} of {self.level} of the digits {self.digits}?"
 
     @property
     def answer(self) -> str:
-        """The running sums, one digit each: as many as are asked for."""
-        return "".join(str(total % MODULUS) for total in accumulate(int(digit) for digit in self.digits[: self.level]))
-
-    @property
-    def task(self) -> str:
-        return TASK
+        """The running sums or products, one digit each; or the running differences, each step written out."""
+        digits = [int(digit) for digit in self.digits[: self.level]]
+        if self.task == WRITTEN:  # "0-3=2, 2-1=1"
+            totals = [0, *accumulate(digits, lambda total, digit: (total - digit) % MODULUS, initial=0)][1:]
+            return ", ".join(f"{a}-{d}={b}" for a, d, b in zip(totals, digits, totals[1:], strict=False))
+        step = operator.mul if self.task == PRODUCTS else operator.add
+        return "".join(str(total % MODULUS) for total in accumulate(digits, step))
 
     @property
     def validation(self) -> bool:
@@ -102,12 +117,16 @@ def wrong_answer(answer: str) -> str:
 
 
 def iter_chains(
-    stream: str, seed: int, lengths: Sequence[int], shares: Sequence[float] | None = None
+    stream: str,
+    seed: int,
+    lengths: Sequence[int],
+    shares: Sequence[float] | None = None,
+    skills: Sequence[str] | None = None,
 ) -> Iterator[Chain]:
     """Yield chains without end, each on the side of the split that `stream` belongs to; a pure function.
 
     Only the stream `sft` may show the same digits twice. `shares` is how often each of the `lengths` is drawn, in any
-    unit; without it the lengths are dealt in turn.
+    unit; without it the lengths are dealt in turn. `skills` has one for each of the lengths.
     """
     weights = None if shares is None else np.array(shares) / np.sum(shares)
     seen: set[str] = set()
@@ -115,9 +134,10 @@ def iter_chains(
     while True:
         # As in `iter_scenes`: a generator a row. The fourth number keeps chains apart from scenes.
         rng = np.random.Generator(np.random.Philox(np.random.SeedSequence((seed, STREAMS[stream], index, 1))))
-        length = lengths[index % len(lengths)] if weights is None else int(rng.choice(lengths, p=weights))
+        place = index % len(lengths) if weights is None else int(rng.choice(len(lengths), p=weights))
         for _ in range(MAX_ATTEMPTS):
-            chain = Chain("".join(str(digit) for digit in rng.integers(0, MODULUS, size=DIGITS)), length)
+            digits = "".join(str(digit) for digit in rng.integers(0, MODULUS, size=DIGITS))
+            chain = Chain(digits, lengths[place], skills[place] if skills else TASK)
             if chain.validation == (stream == "validation") and chain.digits not in seen:
                 break
         else:
@@ -164,7 +184,12 @@ def finetune_chains(
 def _finetune(model: Any, processor: Any, settings: ChainSFTSettings, seed: int, progress: bool) -> list[float]:
     optimizer = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, betas=(0.9, 0.98), weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / settings.warmup_steps))
-    chains = iter_chains("sft", seed, settings.lengths, settings.shares)
+    lengths, shares, skills = settings.lengths, settings.shares, None
+    if isinstance(settings, SkillsSFTSettings):
+        skills = [skill for skill in settings.skills for _ in lengths]
+        shares = [of_skill * share for of_skill in settings.skill_shares for share in shares]
+        lengths = lengths * len(settings.skills)
+    chains = iter_chains("sft", seed, lengths, shares, skills)
     losses: list[float] = []
     model.train()
     for _ in (bar := tqdm(range(settings.max_steps), desc="teaching chains", unit="step", disable=not progress)):

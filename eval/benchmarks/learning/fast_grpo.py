@@ -21,7 +21,8 @@ History = dict[str, dict[str, list[Any]]]
 
 STEP_FIGURES = ("rollouts", "gradient_ratio", "refills", "loss", "grad_norm", "sample_index", "has_spread")
 STEP_FIGURES += ("successes", "posterior_mean")
-EVALUATION_FIGURES = ("step", "rollouts", "score", "greedy", "pool_pass_rates", "uniform_ratio")
+MOST_SEEN = 2048
+EVALUATION_FIGURES = ("step", "rollouts", "tokens", "score", "greedy", "pool_pass_rates", "uniform_ratio")
 
 
 def train(
@@ -76,9 +77,9 @@ def train(
         the M groups with a spread), `refills`, `loss` and `grad_norm` of the update. (M,) each, in the order drawn:
         `sample_index`, `has_spread`, `successes` (as the sampler was told) and `posterior_mean` (before them).
 
-        `history["evaluations"]`: `step` and `rollouts` so far, `score` (mean probability of a right answer over the
-        validation rows), `greedy` (share that is right without sampling), exact `pool_pass_rates`. `uniform_ratio` is
-        the gradient ratio that a uniform draw from the pool would have in expectation.
+        `history["evaluations"]`: `step`, `rollouts` and their `tokens` so far, `score` (mean probability of a right
+        answer over the validation rows), `greedy` (share that is right without sampling), exact `pool_pass_rates`.
+        `uniform_ratio` is the gradient ratio that a uniform draw from the pool would have in expectation.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # on busy cores two threads that wait for each other are slower
@@ -89,20 +90,21 @@ def train(
             "steps": {name: [] for name in STEP_FIGURES},
             "evaluations": {name: [] for name in EVALUATION_FIGURES},
         }
-        rollouts = due = 0
+        rollouts = tokens = due = 0
         for step in range(steps + 1):
             last = step == steps or (max_rollouts is not None and rollouts >= max_rollouts)
             if rollouts >= due or last:
                 due = rollouts + evaluate_every * num_groups * num_generations
                 figures = _evaluate(policy, validation, num_generations, watched)
-                _append(history["evaluations"], {"step": step, "rollouts": rollouts, **figures})
+                _append(history["evaluations"], {"step": step, "rollouts": rollouts, "tokens": tokens, **figures})
             if last:
                 break
             if step == 0 and initial_pass:
-                rollouts += _pass_over_all(policy, sampler, num_generations, generator)
-                _append(history["evaluations"], {"step": 0, "rollouts": rollouts, **figures})  # nothing has changed
+                rollouts, tokens = _pass_over_all(policy, sampler, num_generations, generator)
+                now = {"step": 0, "rollouts": rollouts, "tokens": tokens}
+                _append(history["evaluations"], now | figures)  # nothing has changed
             if getattr(sampler, "sees_pass_rates", False) and step % oracle_every == 0:
-                sampler.set_pass_rates(*policy.chances(num_generations))
+                sampler.set_pass_rates(*_chances(policy, num_generations, step))
             refills = max_refills if dynamic_sampling else 0
             whole = dynamic_sampling == "batches"
             batch, generated, told, posterior_mean = _generation_batch(
@@ -111,6 +113,7 @@ def train(
             figures = policy.update(batch, optimizer, max_grad_norm)
             everything = Rollouts.concatenate(generated)
             rollouts += everything.rewards.numel()
+            tokens += int(everything.completion_mask.sum())
             figures |= {
                 "rollouts": rollouts,
                 "gradient_ratio": float(everything.has_spread.mean()),
@@ -144,13 +147,24 @@ def _evaluate(
     }
 
 
-def _pass_over_all(policy: FastPolicy, sampler: Any, num_generations: int, generator: torch.Generator) -> int:
-    """Sample every row, and tell the sampler in one step; return the number of completions."""
+def _chances(policy: FastPolicy, num_generations: int, step: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """What an oracle sees: of a large pool other rows at each look, since all of them would take minutes."""
+    seen = np.random.default_rng(step).permutation(len(policy))[:MOST_SEEN]
+    rates, mixed = np.zeros(len(policy)), np.full(len(policy), -1.0)  # these are not chosen
+    rates[seen], mixed[seen] = policy.chances(num_generations, seen)
+    return rates, mixed
+
+
+def _pass_over_all(
+    policy: FastPolicy, sampler: Any, num_generations: int, generator: torch.Generator
+) -> tuple[int, int]:
+    """Sample every row, and tell the sampler in one step; return the numbers of completions and of their tokens."""
     every_row = np.arange(len(policy))
     batches = np.array_split(every_row, -(-len(policy) // 64))
-    successes = np.concatenate([policy.sample(rows, num_generations, generator).successes for rows in batches])
+    parts = [policy.sample(rows, num_generations, generator) for rows in batches]
+    successes = np.concatenate([part.successes for part in parts])
     sampler.take_over(every_row, successes, np.full(len(policy), float(num_generations)))
-    return len(policy) * num_generations
+    return len(policy) * num_generations, sum(int(part.completion_mask.sum()) for part in parts)
 
 
 def _generation_batch(

@@ -113,13 +113,15 @@ class FastPolicy:
         """Return the probability that a sampled completion is the right answer, (M,) in [0, 1]; see `score`."""
         return self.score(sample_index)[0]
 
-    def chances(self, num_generations: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the pass rate of each row, and how likely G rewards of it differ, (N,) each; see `score`.
+    def chances(
+        self, num_generations: int, sample_index: ArrayLike
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the pass rates of M rows, and how likely G rewards of each differ, (M,) each; see `score`.
 
         A reward other than `exact_answer_reward` is taken for one that counts the right tokens before the first slip.
         The chance is then a lower bound: answers of another length earn other shares.
         """
-        right = self._right_so_far(torch.arange(len(self)))[0]  # (N, W)
+        right = self._right_so_far(torch.from_numpy(np.array(sample_index, np.int64)))[0]  # (M, W)
         passed = right[:, -1]
         values = [1 - passed, passed]
         if self._reward is not exact_answer_reward:  # the two tokens of `<answer>` earn nothing

@@ -2,6 +2,7 @@
 
 import functools
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +17,15 @@ from trl_vade.trainer.presets import setting
 from trl_vade.trainer.selection_choice import make_signal
 
 from ..machine import machine
-from .arms import sampler_of, settings
+from .arms import AT_ITS_RATE, BEST, sampler_of, settings
 from .encoded_rows import EncodedRows
 from .fast_grpo import train
 from .fast_policy import FastPolicy
-from .pools import load_other, load_regime
+from .pools import as_dataset, draw_pool, load_other, load_regime
 from .regimes import REGIMES, Regime
 
-NUM_GROUPS, NUM_GENERATIONS = 32, 8
-ROLLOUTS_A_BATCH = NUM_GROUPS * NUM_GENERATIONS
-WATCHED = 128
+ROLLOUTS_A_BATCH = 256  # K groups of G
+WATCHED, HELD_OUT = 128, 128  # rows
 COLUMN_ANSWERS = 16  # of each row, that a share in a column is of
 BINS = 10
 
@@ -54,29 +54,28 @@ def run(
         model = AutoModelForImageTextToText.from_pretrained(other).eval()
         return fast_policy(described, model, processor, encoded[0]).pass_rates()
 
-    anchors = None
-    if arm == "bots":
-        anchors = np.stack([rates("the base policy"), rates("a stronger one")], axis=1)
+    num_generations, told = args.num_generations, described.told or (lambda prompt: prompt)
+    num_groups = ROLLOUTS_A_BATCH // num_generations
     sampler = sampler_of(
         arm,
         len(pool),
-        num_groups=NUM_GROUPS,
+        num_groups=num_groups,
         seed=seed,
-        labels=labels(pool),
-        anchors=anchors,
-        prompts=[*prompt_texts(pool)],
+        prompts=[*map(told, prompt_texts(pool))],
     )
     if args.column:
         shares = np.random.default_rng(seed).binomial(COLUMN_ANSWERS, rates(args.column)) / COLUMN_ANSWERS
         weight = np.full(len(pool), COLUMN_COUNTS * args.vade_warm_start_discount)
         sampler.take_over(np.arange(len(pool)), weight * shares, weight)
+    kept = kept_skill(described, seed, model, processor)
+    before = kept and kept.pass_rates().mean()
     history = train(
         policy,
         sampler,
         steps=batches,
         max_rollouts=batches * ROLLOUTS_A_BATCH,
-        num_groups=NUM_GROUPS,
-        num_generations=NUM_GENERATIONS,
+        num_groups=num_groups,
+        num_generations=num_generations,
         learning_rate=learning_rate,
         seed=seed,
         validation=judge,
@@ -84,7 +83,7 @@ def run(
         initial_pass=setting(args, "posterior_init") == "rollout",
         dynamic_sampling=("batches" if args.whole_batches else "missing") if args.vade_dynamic_sampling else "",
         max_refills=args.vade_max_refills,
-        signal=None if arm == "oracle" else make_signal(args, ["reward"], say=lambda message: None),
+        signal=None if arm in (BEST, AT_ITS_RATE) else make_signal(args, ["reward"], say=lambda message: None),
         # Only some rows are looked at: all of them would take a fifth of the time of the training.
         watched=np.arange(0, len(pool), max(len(pool) // WATCHED, 1)),
     )
@@ -96,7 +95,8 @@ def run(
         "batches": batches,
         "seconds": round(time.perf_counter() - start, 1),
         **machine(),
-        **figures(history, len(pool)),
+        **({"held_out": rounded([before, kept.pass_rates().mean()])} if kept else {}),
+        **figures(history, len(pool), num_generations),
     }
 
 
@@ -114,12 +114,15 @@ def fast_policy(regime: Regime, model: Any, processor: Any, rows: Any) -> FastPo
     return FastPolicy(model, processor, rows, **limits, reward=regime.reward)
 
 
-def labels(rows: Any) -> list[str]:
-    """Task and level of each row: what SEC chooses among."""
-    return [f"{task} {level}" for task, level in zip(rows["task"], rows["level"], strict=True)]
+def kept_skill(regime: Regime, seed: int, model: Any, processor: Any) -> FastPolicy | None:
+    """`model` as the policy over validation rows of the skill that is held out of the training."""
+    if not regime.held_out:
+        return None
+    rows = draw_pool(replace(regime, parts=regime.held_out), "validation", HELD_OUT, seed, None, None, progress=False)
+    return fast_policy(regime, model, processor, as_dataset(rows))
 
 
-def figures(history: dict[str, dict[str, list[Any]]], num_rows: int) -> dict[str, Any]:
+def figures(history: dict[str, dict[str, list[Any]]], num_rows: int, num_generations: int) -> dict[str, Any]:
     """What is kept of a run: curves at its evaluations, means over the steps between two of them."""
     steps, at = history["steps"], history["evaluations"]
     uniform = np.array(at["uniform_ratio"])
@@ -128,6 +131,7 @@ def figures(history: dict[str, dict[str, list[Any]]], num_rows: int) -> dict[str
     spread = [np.mean(np.concatenate(steps["has_spread"][at["step"][n] : at["step"][n + 1]])) for n in windows]
     record: dict[str, Any] = {
         "rollouts": at["rollouts"],
+        "tokens": at["tokens"],
         "score": rounded(at["score"]),
         "greedy": round(at["greedy"][-1], 4),
         "updates": len(steps["refills"]),
@@ -141,9 +145,9 @@ def figures(history: dict[str, dict[str, list[Any]]], num_rows: int) -> dict[str
     late = np.concatenate(steps["successes"][-len(steps["successes"]) // 3 :])
     record |= {
         "all_wrong_late": round(float(np.mean(late == 0)), 4),
-        "all_right_late": round(float(np.mean(late == NUM_GENERATIONS)), 4),
+        "all_right_late": round(float(np.mean(late == num_generations)), 4),
     }
-    return record | visits(steps["sample_index"], num_rows) | calibration(steps)
+    return record | visits(steps["sample_index"], num_rows) | calibration(steps, num_generations)
 
 
 def visits(chosen: list[np.ndarray], num_rows: int) -> dict[str, float]:
@@ -155,13 +159,13 @@ def visits(chosen: list[np.ndarray], num_rows: int) -> dict[str, float]:
     }
 
 
-def calibration(steps: dict[str, list[Any]]) -> dict[str, Any]:
+def calibration(steps: dict[str, list[Any]], num_generations: int) -> dict[str, Any]:
     """The belief before the rollouts against what came: reliability by bins, and the Brier score beside that of the
     mean of all that came before, which a belief about rows has to beat."""
     belief = np.concatenate(steps["posterior_mean"])
-    came = np.concatenate(steps["successes"]) / NUM_GENERATIONS
+    came = np.concatenate(steps["successes"]) / num_generations
     sizes = np.array([len(batch) for batch in steps["successes"]])
-    sums = np.array([float(np.sum(batch)) / NUM_GENERATIONS for batch in steps["successes"]])
+    sums = np.array([float(np.sum(batch)) / num_generations for batch in steps["successes"]])
     so_far = np.concatenate([[0.5], np.cumsum(sums)[:-1] / np.cumsum(sizes)[:-1]])
     bin_of = np.minimum((belief * BINS).astype(int), BINS - 1)
     count = np.bincount(bin_of, minlength=BINS)

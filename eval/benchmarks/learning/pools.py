@@ -52,7 +52,7 @@ def load_regime(
         processor = AutoProcessor.from_pretrained(model_directory)
         for split, size in sizes.items():
             rows = draw_pool(regime, split, size, seed, model, processor, progress=progress)
-            _as_dataset(rows).to_parquet(directory / f"{split}.parquet")
+            as_dataset(rows).to_parquet(directory / f"{split}.parquet")
 
     directory = cached_directory(f"regime-{regime.name}", key, build, cache_dir)
     train, validation = (
@@ -95,11 +95,12 @@ def _fit(regime: Regime, rows: list[dict[str, Any]], model: Any, processor: Any)
     """Say of each row whether the base policy's exact pass rate is in the range of its level."""
     bounds = [regime.pass_range.get(row["level"]) for row in rows]
     asked = [row for row, pair in zip(rows, bounds, strict=True) if pair is not None]
-    rates = iter(FastPolicy(model, processor, _as_dataset(asked)).pass_rates() if asked else ())
+    rates = iter(FastPolicy(model, processor, as_dataset(asked)).pass_rates() if asked else ())
     return [pair is None or bool(pair[0] <= next(rates) <= pair[1]) for pair in bounds]
 
 
-def _as_dataset(rows: list[dict[str, Any]]) -> datasets.Dataset:
+def as_dataset(rows: list[dict[str, Any]]) -> datasets.Dataset:
+    """Return rows of `draw_pool` as a data set."""
     return datasets.Dataset.from_dict({name: [row[name] for row in rows] for name in FEATURES}, features=FEATURES)
 
 
@@ -110,12 +111,11 @@ def _load_model(regime: Regime, seed: int, cache_dir: str | os.PathLike[str] | N
 
 
 def load_other(regime: Regime, seed: int, *, stronger: bool, cache_dir: str | os.PathLike[str] | None = None) -> Path:
-    """Return the directory of a policy that was taught more or less than the base policy of `regime`, of the same seed."""
+    """Return the directory of a policy that was taught more or less than the base policy, with the same seed."""
     if isinstance(regime.recipe, ChainSFTSettings):
-        taught = (
-            {"until_loss": 0.02, "shares": (1.0,) * len(regime.recipe.lengths)} if stronger else {"until_loss": 0.3}
-        )
-        return load_chain_model(seed, cache_dir, replace(regime.recipe, **taught), progress=False)
+        more = {"until_loss": 0.02, "shares": (1.0,) * len(regime.recipe.lengths)}
+        taught = replace(regime.recipe, **(more if stronger else {"until_loss": 0.3}))
+        return load_chain_model(seed, cache_dir, taught, progress=False)
     steps = 1350 if stronger else 450
     return load_testbed_model(seed, cache_dir, settings=replace(regime.recipe, steps=steps), progress=False)
 
@@ -139,7 +139,9 @@ def regime_key(regime: Regime, seed: int) -> dict[str, Any]:
 def _candidates(regime: Regime, split: str, seed: int, left: Mapping[tuple[str, int], int]) -> Iterator[Scene | Chain]:
     """Yield rows of the cells that have room `left` at the time, and others; the caller sorts them out."""
     if isinstance(regime.recipe, ChainSFTSettings):
-        return iter_chains(split, seed, [level for _, level in regime.parts])
+        return iter_chains(
+            split, seed, [level for _, level in regime.parts], skills=[task for task, _ in regime.parts]
+        )
 
     def mix(index: int) -> Sequence[float]:
         task = TASKS[index % len(TASKS)]  # as `iter_scenes` deals them

@@ -1,14 +1,11 @@
-"""What is run of the main comparison: regimes, arms, learning rates and seeds, all fixed before the first run.
+"""What is run: regimes, arms, learning rates and seeds, all fixed before the first run.
 
 A seed is a base policy, a pool, the sampler's draws and the sampled completions. Its base policy differs between
 machines, so an arm counts only beside the vanilla run of the same seed on the same machine.
 
-Main arms are tuned on three seeds, peers and the longer rest on two. A variant of one of them has its learning rate:
-to tune each challenger by itself would take as long as half of the runs.
-
-Challengers run on eight seeds first. Those whose mean share of the oracle's gain is then at least that of `frontier`
-go on to sixteen. So do the two rests whose interval was below vanilla GRPO in no regime: the rule for the default may
-choose one of them. `CONTINUED` names all. `LATE` was suggested by the first eleven seeds: its own are all others.
+Vanilla GRPO is tuned in its learning rate and in the shape of its batch, the default in its rate. What varies the
+default has its rate. The oracle, DAPO and `paper` have the rates that were tuned for them before 2026-11-27, on seeds
+100 to 102 and other machines; in a regime that is newer, those of the regime that it is made from (`LIKE`).
 """
 
 import hashlib
@@ -21,14 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from .arms import ABLATIONS, CHALLENGERS, COLUMNS, DEFAULT, MAIN, PEERS
+from .arms import AT_ITS_RATE, BEST, BEST_BATCH, CHALLENGERS, COLUMNS, DEFAULT, SHAPES, TUNED, VANILLA
 from .curves import Record, area
 from .pools import regime_key
 from .regimes import REGIMES
-
-VANILLA, BEST = "uniform", "oracle"
-VARIED = "frontier"  # what the challengers vary
-BESIDE = (VANILLA, VARIED)  # an arm that is run alone on a machine has these beside it
 
 
 @dataclass(frozen=True)
@@ -38,34 +31,41 @@ class Plan:
     rates: tuple[float, ...]  # learning rates to begin with
     batches: int = 120  # generation batches' worth of rollouts
     evaluate_every: int = 10  # of them
-    ablations: bool = False
 
 
 PLANS = {
-    "paper_like": Plan((1e-4, 2e-4, 4e-4), batches=60, evaluate_every=3, ablations=True),
-    "staged": Plan((2e-4, 4e-4, 8e-4), ablations=True),
-    "many_impossible": Plan((2e-4, 4e-4, 8e-4), ablations=True),
-    "graded": Plan((2e-4, 4e-4, 8e-4)),
     "wide": Plan((2e-4, 4e-4, 8e-4)),
+    "staged": Plan((2e-4, 4e-4, 8e-4)),
+    "nameless": Plan((2e-4, 4e-4, 8e-4)),
+    "two_skills": Plan((2e-4, 4e-4, 8e-4), batches=60, evaluate_every=5),
+    "many_impossible": Plan((2e-4, 4e-4, 8e-4)),
+    "graded": Plan((2e-4, 4e-4, 8e-4)),
+    "paper_like": Plan((1e-4, 2e-4, 4e-4), batches=60, evaluate_every=3),
     "hard_pictures": Plan((5e-5, 1e-4, 2e-4)),
     "no_headroom": Plan((1e-4, 2e-4, 4e-4)),
+    "wide_4096": Plan((2e-4, 4e-4, 8e-4)),  # of the stage `column` alone
 }
-TUNED = (*MAIN, "mopps", "bots", "sec 0.4", "greso", "difficulty pools", "rest 0.5")
-TUNING_SEEDS = {arm: range(100, 103 if arm in MAIN else 102) for arm in TUNED}
-CONTINUED = (
-    *("rest 0.3", "rest 0.5", "rest 0.8"),
-    *("prior by prompt", "prior by prompt, rest 0.5", "prior by prompt, rest by even draw"),
-)
-LATE = "prior by prompt, rest by even draw, at least 0.5"  # now the default
-SEEDS = {arm: range(300, 332 if arm in MAIN else 316) for arm in (*MAIN, *PEERS, *CONTINUED)}
-SEEDS |= {arm: range(300, 308) for arm in (*CHALLENGERS, *ABLATIONS) if arm not in CONTINUED}
-SEEDS[LATE] = range(316, 332)
-CONFIRMING_SEEDS = range(400, 416)
-CONFIRMED = (VANILLA, BEST, LATE, "prior by prompt, rest by even draw")  # the rule's choice, and the next by it
-TRAINER_SEEDS = CONFIRMING_SEEDS[:4]
-COLUMN_SEEDS, COLUMN_ARMS = range(500, 516), (VANILLA, DEFAULT, *COLUMNS)
-ONLY = {"trainer": ("staged", "no_headroom"), "column": ("staged", "wide")}  # regimes of a stage
-STAGES = ("tune", "runs", "confirm", "trainer", "column")
+COMPARED = [name for name in PLANS if name != "wide_4096"]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Some arms on some seeds of some regimes."""
+
+    arms: tuple[str, ...]
+    seeds: range
+    regimes: tuple[str, ...] = (*COMPARED,)
+
+
+STAGES = {
+    "tune": Stage((*SHAPES, DEFAULT), range(600, 603)),
+    "runs": Stage((VANILLA, BEST_BATCH, DEFAULT, AT_ITS_RATE, BEST, "dapo", "paper"), range(700, 716)),
+    "challenge": Stage((VANILLA, DEFAULT, *CHALLENGERS), range(620, 626)),
+    "column": Stage((VANILLA, DEFAULT, *COLUMNS), range(500, 516), ("staged", "wide_4096")),
+    "trainer": Stage((VANILLA, DEFAULT), range(700, 704), ("staged", "no_headroom")),
+}
+EARLIER = range(100, 103)  # seeds of the arms that were tuned before
+LIKE = {"wide": "wide_4096", "nameless": "staged", "two_skills": "staged"}
 FACTOR = 2.0  # between neighbouring learning rates
 FROZEN = Path(__file__).parent / "frozen.json"
 
@@ -81,6 +81,8 @@ def digest(regime: str) -> str:
         "temperature": described.temperature,
         "reward": described.reward.__name__,
         "settings": dict(described.settings),
+        "told": described.told and described.told.__name__,
+        "held_out": [[*cell, parts] for cell, parts in described.held_out.items()],
         "budget": [plan.batches, plan.evaluate_every],
     }
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
@@ -103,13 +105,13 @@ def tuned_rates(records: list[Record], regime: str, arm: str) -> dict[float, flo
     for record in records:
         if (record["stage"], record["regime"], record["arm"]) == ("tune", regime, arm):
             areas[record["learning_rate"]][record["seed"]] = area(record)
-    wanted = set(TUNING_SEEDS[arm])
+    wanted = {*(STAGES["tune"].seeds if arm in STAGES["tune"].arms else EARLIER)}
     return {rate: float(np.mean(list(of.values()))) for rate, of in sorted(areas.items()) if wanted <= set(of)}
 
 
 def best_rate(records: list[Record], regime: str, arm: str) -> float | None:
     """Return the best learning rate of an arm, or None while it is unknown or at the edge of what was tried."""
-    found = tuned_rates(records, regime, tuned_as(arm))
+    found = tuned_rates(records, regime, arm)
     if len(found) < 3:
         return None
     if len(set(found.values())) == 1:  # an initial pass took all rollouts
@@ -118,13 +120,12 @@ def best_rate(records: list[Record], regime: str, arm: str) -> float | None:
     return None if best in (min(found), max(found)) else best
 
 
-def tuned_as(arm: str) -> str:
-    """Return the arm whose learning rate `arm` has: its own, or that of the arm it varies."""
-    if arm in TUNED:
-        return arm
-    return {"dapo, thrifty": "dapo", "sec 0.2, without replacement": "sec 0.4"}.get(
-        arm, "paper" if arm in ABLATIONS else VARIED
-    )
+def best_batch(records: list[Record], regime: str) -> str | None:
+    """Return the arm of vanilla GRPO with the best batch, or None while one of its shapes is not tuned."""
+    rates = {arm: best_rate(records, regime, arm) for arm in SHAPES}
+    if None in rates.values():
+        return None
+    return max(SHAPES, key=lambda arm: tuned_rates(records, regime, arm)[rates[arm]])
 
 
 def tuning(records: list[Record], regime: str, arm: str) -> Iterator[Task]:
@@ -135,7 +136,7 @@ def tuning(records: list[Record], regime: str, arm: str) -> Iterator[Task]:
         best = max(found, key=found.__getitem__)
         rates = [best / FACTOR if best == min(found) else best * FACTOR]
     for rate in rates:
-        for seed in TUNING_SEEDS[arm]:
+        for seed in STAGES["tune"].seeds:
             yield task("tune", regime, arm, float(f"{rate:.3g}"), seed)
 
 
@@ -152,40 +153,39 @@ def tasks(
     Raises:
         ValueError: the learning rate of an arm is not known yet.
     """
-    wanted = [arm for arm in (*SEEDS, *COLUMNS) if arm in set(arms)]
+    of = STAGES[stage]
+    wanted, places = [arm for arm in of.arms if arm in {*arms}], [name for name in of.regimes if name in {*regimes}]
     if stage == "tune":
-        tuned = [arm for arm in wanted if arm in TUNING_SEEDS]
-        every = [t for arm in tuned for regime in regimes for t in tuning(records, regime, arm)]
         done = {key(record) for record in records}
-        return sorted((t for t in every if key(t) not in done), key=lambda t: (t["arm"] not in MAIN, t["seed"]))
-    seeds: dict[str, Iterable[int]] = {"confirm": CONFIRMING_SEEDS, "trainer": TRAINER_SEEDS, "column": COLUMN_SEEDS}
-    lacking: list[Task] = []
+        every = (t for seed_arm in wanted for regime in places for t in tuning(records, regime, seed_arm))
+        return sorted((t for t in every if key(t) not in done), key=lambda t: wanted.index(t["arm"]))
     here = {key(record) for record in records if record["machine"] == machine}
     beside = {(r["stage"], r["regime"], r["seed"], r["machine"]) for r in records if r["arm"] == VANILLA}
     paired = {key(r) for r in records if (r["stage"], r["regime"], r["seed"], r["machine"]) in beside}
-    for seed in sorted({seed for arm in wanted for seed in seeds.get(stage) or SEEDS[arm]}):
-        for regime in [name for name in regimes if name in ONLY.get(stage, PLANS)]:
-            of_seed = [arm for arm in wanted if seed in (seeds.get(stage) or SEEDS[arm])]
-            of_seed = [arm for arm in of_seed if arm not in ABLATIONS or PLANS[regime].ablations]
-            missing = [tuned_task(stage, records, regime, arm, seed) for arm in of_seed]
+    lacking: list[Task] = []
+    for seed in of.seeds:
+        for regime in places:
+            missing = [tuned_task(stage, records, regime, arm, seed) for arm in wanted if arm != VANILLA]
             missing = [t for t in missing if key(t) not in paired]
-            if missing:
-                beside_them = BESIDE if stage == "runs" else (VANILLA,)
-                also = [tuned_task(stage, records, regime, arm, seed) for arm in beside_them]
-                ran = {t["arm"] for t in missing}
-                missing += [t for t in also if t["arm"] not in ran]
+            vanilla = tuned_task(stage, records, regime, VANILLA, seed)
+            if missing or (VANILLA in wanted and key(vanilla) not in paired):
+                missing = [vanilla, *missing]
             lacking += [t for t in missing if key(t) not in here]
     return lacking
 
 
 def tuned_task(stage: str, records: list[Record], regime: str, arm: str, seed: int) -> Task:
-    rate = best_rate(records, regime, arm)
+    """Return the run of an arm at its rate: its own, the default's, or that of the best shape of vanilla's batch."""
+    named = best_batch(records, regime) if arm == BEST_BATCH else arm
+    tuned = named if named in TUNED else DEFAULT
+    of = regime if tuned in STAGES["tune"].arms else LIKE.get(regime, regime)
+    rate = best_rate(records, of, tuned) if named else None
     if rate is None:
         raise ValueError(
-            f"The learning rate of {tuned_as(arm)!r} in {regime} is not known: fewer than three rates were run on all "
-            "tuning seeds, or the best one is at the edge. Run the stage tune until it has nothing left to do."
+            f"The learning rate of {arm!r} in {regime} is not known: fewer than three rates were run on all tuning "
+            "seeds, or the best one is at the edge. Run the stage tune until it has nothing left to do."
         )
-    return task(stage, regime, arm, rate, seed)
+    return task(stage, regime, named or arm, rate, seed)
 
 
 def key(record: Task | Record) -> tuple[Any, ...]:

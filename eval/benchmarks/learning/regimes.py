@@ -6,6 +6,7 @@ What selection can win depends on how the pass rates are spread and on how they 
 `frozen.json` holds the date since which no regime has changed, and a digest of each; a run of another one is refused.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +17,16 @@ from trl_vade.testbed.rewards import exact_answer_reward
 from trl_vade.testbed.scenes import LEVELS
 from trl_vade.testbed.sft import SFTSettings
 
-from .chains import MAX_COMPLETION_LENGTH, TASK, ChainSFTSettings, graded_reward
+from .chains import (
+    MAX_COMPLETION_LENGTH,
+    MAX_WRITTEN_LENGTH,
+    PRODUCTS,
+    TASK,
+    WRITTEN,
+    ChainSFTSettings,
+    SkillsSFTSettings,
+    graded_reward,
+)
 
 
 @dataclass(frozen=True)
@@ -36,6 +46,8 @@ class Regime:
         num_validation: Rows to validate on, from the other side of the split.
         reward: Texts and right answers -> rewards in training; the score is always the share of right answers.
         settings: Of all arms, where the arm itself says nothing.
+        told: Prompt -> the text that the sampler gets of it; None: the prompt.
+        held_out: As `parts`, of a skill that is scored and not trained on.
     """
 
     name: str
@@ -48,10 +60,14 @@ class Regime:
     temperature: float = 1.0
     reward: Callable[[Sequence[str], Sequence[str]], list[float]] = exact_answer_reward
     settings: Mapping[str, Any] = field(default_factory=dict)
+    told: Callable[[str], str] | None = None
+    held_out: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
     @property
     def max_completion_length(self) -> int:
         """Tokens that the longest answer takes, the end of the turn included."""
+        if isinstance(self.recipe, SkillsSFTSettings):
+            return MAX_WRITTEN_LENGTH
         return MAX_COMPLETION_LENGTH if isinstance(self.recipe, ChainSFTSettings) else 12
 
     def quotas(self, size: int) -> dict[tuple[str, int], int]:
@@ -65,14 +81,29 @@ def _parts(**levels: Sequence[int]) -> dict[tuple[str, int], int]:
     return {(task, level): n for task, parts in levels.items() for level, n in enumerate(parts, 1) if n}
 
 
+def without_length(prompt: str) -> str:
+    """Return the question of a chain without its number of steps."""
+    return re.sub(r"of \d of the digits", "of some of the digits", prompt)
+
+
 _EQUAL = _parts(**{TASK: (1, 1, 1, 1, 1, 1, 1, 1)})
 _MOSTLY_SHORT = ChainSFTSettings(until_loss=0.02, shares=(0.3, 0.3, 0.25, 0.1, 0.03, 0.01, 0.007, 0.003))
 _GRADED = {"reward": graded_reward, "settings": {"vade_success_threshold": None}}
 _ALL = (
     Regime("paper_like", _MOSTLY_SHORT, _parts(**{TASK: (6, 6, 5, 4, 4, 3, 2, 2)}), temperature=0.6),
     Regime("staged", ChainSFTSettings(), _EQUAL, temperature=0.6),
+    Regime("nameless", ChainSFTSettings(), _EQUAL, temperature=0.6, told=without_length),
     Regime("graded", ChainSFTSettings(), _EQUAL, temperature=0.6, **_GRADED),
-    Regime("wide", ChainSFTSettings(), _EQUAL, temperature=0.6, num_train=4096),
+    Regime("wide", ChainSFTSettings(), _EQUAL, temperature=0.6, num_train=8192),
+    Regime("wide_4096", ChainSFTSettings(), _EQUAL, temperature=0.6, num_train=4096),
+    Regime(
+        "two_skills",
+        SkillsSFTSettings(),
+        _parts(**{TASK: (1,) * 8, WRITTEN: (1,) * 8}),
+        temperature=0.6,
+        num_train=1024,
+        held_out=_parts(**{PRODUCTS: (1,) * 8}),
+    ),
     Regime(
         "many_impossible",
         ChainSFTSettings(),
