@@ -62,6 +62,7 @@ def run(
         num_groups=num_groups,
         seed=seed,
         prompts=[*map(told, prompt_texts(pool))],
+        hidden=policy.hidden,
     )
     if args.column:
         shares = np.random.default_rng(seed).binomial(COLUMN_ANSWERS, rates(args.column)) / COLUMN_ANSWERS
