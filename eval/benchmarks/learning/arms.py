@@ -31,6 +31,7 @@ TUNED: dict[str, dict[str, Any]] = SHAPES | {
     "dapo": UNIFORM | {"whole_batches": True, "vade_dynamic_sampling": True},
     "paper": {"vade_preset": "paper"},  # Algorithm 1, with its initial pass
 }
+READ_NO_WORDS = (*SHAPES, BEST, AT_ITS_RATE, "dapo", "paper")
 # The default, with `vade_posterior_init="column:..."`: a share of 16 answers of another policy for each row. Written
 # down on 2026-11-27, before the first run. Prediction against the default: of the base policy +0.01 in staged and
 # +0.02 in wide, of the weaker one level in both, of the stronger one -0.01 in both: it takes hard rows for easy ones.

@@ -8,13 +8,20 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from .arms import READ_NO_WORDS
+
 Record = dict[str, Any]
 POINTS = 41  # of a curve over [0, all rollouts]
 
 
 def read(path: Path) -> list[Record]:
-    """The records of a results file, one a line."""
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    """The records of a results file, one a line.
+
+    `nameless` is `staged` with other words for the sampler. So an arm that reads no words has the runs of `staged`.
+    """
+    records = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    same = [record for record in records if record["regime"] == "staged" and record["arm"] in READ_NO_WORDS]
+    return records + [record | {"regime": "nameless"} for record in same]
 
 
 def by_arm(records: list[Record], regime: str) -> dict[str, list[Record]]:
@@ -71,19 +78,27 @@ def interval(values: list[float]) -> tuple[float, float, float]:
     return mean, mean - reach, mean + reach
 
 
-def share_interval(ours: list[Record], theirs: list[Record], resamples: int = 1000) -> tuple[float, float, float]:
-    """Share of the rollouts with which the mean of `ours` reaches the mean final score of `theirs`.
+def share_interval(
+    ours: list[Record], theirs: list[Record], what: str = "rollouts", resamples: int = 1000
+) -> tuple[float, float, float]:
+    """Share of the rollouts, or tokens, with which the mean of `ours` reaches the mean final score of `theirs`.
 
-    With the ends of its 95 % interval, by a bootstrap over the pairs; infinite where it never does.
+    With the ends of its 95 % interval, by a bootstrap over the pairs; infinite where it never does, NaN without pairs.
     """
     other = {pair(record): record for record in theirs}
     pairs = [(record, other[pair(record)]) for record in ours if pair(record) in other]
-    heights, finals = np.array([curve(record) for record, _ in pairs]), np.array([score_at(r, 1.0) for _, r in pairs])
+    if len(pairs) < 2:
+        return (float("nan"),) * 3
+    # Tokens are counted in those that the other arm spends in all, on average.
+    spent = [budget(record) if what == "rollouts" else record["tokens"][-1] for _, record in pairs]
+    shares = np.linspace(0, 1, POINTS) * float(np.mean(spent))
+    heights = np.array([np.interp(shares, record[what], record["score"]) for record, _ in pairs])
+    finals = np.array([score_at(record, 1.0) for _, record in pairs])
     chance = np.random.default_rng(0)
     drawn = [np.arange(len(pairs)), *chance.integers(0, len(pairs), (resamples, len(pairs)))]
-    shares = [crossing(heights[rows].mean(axis=0), finals[rows].mean()) for rows in drawn]
-    low, high = np.quantile(shares[1:], [0.025, 0.975], method="nearest")
-    return shares[0], float(low), float(high)
+    found = [crossing(heights[rows].mean(axis=0), finals[rows].mean()) for rows in drawn]
+    low, high = np.quantile(found[1:], [0.025, 0.975], method="nearest")
+    return found[0], float(low), float(high)
 
 
 def crossing(heights: np.ndarray, level: float) -> float:

@@ -58,14 +58,14 @@ class Stage:
 
 
 STAGES = {
-    "tune": Stage((*SHAPES, DEFAULT), range(600, 603)),
+    "tune": Stage((*SHAPES, DEFAULT), range(600, 602)),
     "runs": Stage((VANILLA, BEST_BATCH, DEFAULT, AT_ITS_RATE, BEST, "dapo", "paper"), range(700, 716)),
     "challenge": Stage((VANILLA, DEFAULT, *CHALLENGERS), range(620, 626)),
     "column": Stage((VANILLA, DEFAULT, *COLUMNS), range(500, 516), ("staged", "wide_4096")),
     "trainer": Stage((VANILLA, DEFAULT), range(700, 704), ("staged", "no_headroom")),
 }
 EARLIER = range(100, 103)  # seeds of the arms that were tuned before
-LIKE = {"wide": "wide_4096", "nameless": "staged", "two_skills": "staged"}
+LIKE = {"wide": "wide_4096", "two_skills": "staged"}
 FACTOR = 2.0  # between neighbouring learning rates
 FROZEN = Path(__file__).parent / "frozen.json"
 

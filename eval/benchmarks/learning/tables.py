@@ -2,35 +2,34 @@
 
 import re
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
-from .arms import ABLATIONS, CHALLENGERS, DEFAULT, MAIN, PEERS
-from .curves import Record, area, by_arm, differences, interval, pair, score_at, share_interval, table
-from .protocol import BEST, PLANS, VANILLA, VARIED
+from .arms import AT_ITS_RATE, BEST, BEST_BATCH, CHALLENGERS, COLUMNS, DEFAULT, SHAPES, VANILLA
+from .curves import Record, area, by_arm, differences, interval, score_at, share_interval, table
+from .protocol import COMPARED, best_batch, best_rate
 
-GONE = ("calibrated", "growing rest", "rising blind share", "moved rates", "prior by level")
-"""Arms whose code was deleted, since they won nothing. Their records stay."""
-SHOWN = {
-    **{("runs", "dapo"): "DAPO", ("runs", "paper"): "VADE, `paper`"},
-    # Not on the seeds that the default was chosen on: there the luck of the best arm would count.
-    **{("confirm", DEFAULT): "VADE, default", ("confirm", BEST): "oracle"},
-}
-"""By stage and arm, the name in the first table."""
 TITLES = {
-    "paper_like": ("Paper-like", "most rows mastered"),
+    "wide": ("Wide", "8,192 rows, most met once or never"),
     "staged": ("Staged", "skills unlock one another"),
-    "many_impossible": ("Impossible", "many rows are out of reach"),
+    "nameless": ("Nameless", "staged, and words tell nothing"),
+    "two_skills": ("Two skills", "answers of 7 to 60 tokens"),
+    "many_impossible": ("Impossible", "45 % of the answers are wrong"),
     "graded": ("Graded", "staged, with rewards by step"),
-    "wide": ("Wide", "staged, with 4,096 rows"),
+    "paper_like": ("Paper-like", "most rows mastered"),
     "hard_pictures": ("Hard pictures", "half of them out of reach"),
     "no_headroom": ("No headroom", "pictures of medium difficulty"),
 }
-PLACES = (*MAIN, *PEERS, *CHALLENGERS, *GONE, *ABLATIONS)
+SHOWN = {
+    **{BEST_BATCH: "vanilla GRPO, best batch", "dapo": "DAPO", "paper": "VADE, `paper`", DEFAULT: "VADE, default"},
+    **{AT_ITS_RATE: "oracle, at the default's rate", BEST: "oracle, at its own rate"},
+}
+"""By arm, the name in the tables."""
 
 
 def tables(records: list[Record]) -> str:
-    """All tables of the main comparison that there are records for."""
+    """All tables that there are records for."""
     parts = [f"## {title}\n\n{text}" for title, build in TABLES.values() if (text := build(records))]
     runs = [record["seconds"] for record in records]
     parts.append(f"{len(runs):,} runs, {sum(runs) / 3600:.1f} hours of one core.")
@@ -47,152 +46,143 @@ def fill(text: str, records: list[Record]) -> str:
 
 
 def main_arms(records: list[Record]) -> str:
-    """The arms that a reader looks for first, one regime a line."""
+    """The areas of all arms, one regime a line, all on the same seeds."""
     lines = []
-    for regime, title in TITLES.items():
-        arms = {stage: of(records, stage, regime) for stage in ("runs", "confirm")}
-        vanilla = arms["runs"].get(VANILLA, [])
-        if len(vanilla) > 1:
-            beside = [(arms[stage].get(arm, []), arms[stage].get(VANILLA, [])) for stage, arm in SHOWN]
-            cells = [between(differences(ours, theirs, area)) for ours, theirs in beside]
-            lines.append([f"`{regime}`: {title[1]}", f"{np.mean([area(run) for run in vanilla]):.3f}", *cells])
-    head = ["situation", "vanilla GRPO: mean", *(f"{name}: difference (95 % interval)" for name in SHOWN.values())]
+    for regime, arms in compared(records):
+        vanilla = arms[VANILLA]
+        cells = [between(differences(arms.get(arm, []), vanilla, area)) for arm in SHOWN]
+        lines.append([titled(regime), len(vanilla), f"{np.mean([area(run) for run in vanilla]):.3f}", *cells])
+    names = [f"{name}: difference (95 % interval)" for name in SHOWN.values()]
+    return table(["situation", "seeds", "vanilla GRPO: mean", *names], lines) if lines else ""
+
+
+def costs(records: list[Record]) -> str:
+    """What the default spends until it has the final score of vanilla GRPO, and of that with the best batch."""
+    lines = []
+    for regime, arms in compared(records):
+        cells = [
+            shown(*share_interval(arms.get(DEFAULT, []), arms.get(other, []), what))
+            for other in (VANILLA, BEST_BATCH)
+            for what in ("rollouts", "tokens")
+        ]
+        gains = between(differences(arms.get(DEFAULT, []), arms.get(BEST_BATCH, []), area))
+        lines.append([titled(regime), gains, *cells])
+    head = ["situation", "area: default - best batch (95 %)"]
+    head += [
+        f"{what} to the final score of {of}, share (95 %)"
+        for of in ("vanilla", "the best batch")
+        for what in ("rollouts", "tokens")
+    ]
     return table(head, lines) if lines else ""
 
 
-def ablations(records: list[Record]) -> str:
-    """The paper's rule, and what is left of it without one of its parts."""
-    regimes = {f"{name}: difference (95 % interval)": name for name, plan in PLANS.items() if plan.ablations}
-    return beside(records, ("paper", *ABLATIONS), VANILLA, regimes)
+def tuned(records: list[Record]) -> str:
+    """The learning rates, and the shape of vanilla's best batch."""
+    lines = []
+    for regime in COMPARED:
+        rates = [best_rate(records, regime, arm) for arm in (*SHAPES, DEFAULT)]
+        if None not in rates:
+            lines.append([f"`{regime}`", *(f"{rate:g}" for rate in rates), best_batch(records, regime)])
+    names = [f"{arm}: rate" for arm in (*SHAPES, DEFAULT)]
+    return table(["situation", *names, "best batch"], lines) if lines else ""
 
 
 def challenge(records: list[Record]) -> str:
-    return beside(records, (*CHALLENGERS, *GONE), VARIED, {name: name for name in PLANS})
+    return beside(records, "challenge", CHALLENGERS, {name: name for name in COMPARED})
 
 
-def beside(records: list[Record], arms: Iterable[str], other: str, regimes: dict[str, str]) -> str:
-    """The areas of some arms minus that of another one; `regimes` by the heads of their columns."""
-    found = [of(records, "runs", regime) for regime in regimes.values()]
+def columns(records: list[Record]) -> str:
+    regimes = {"staged": "staged", "wide_4096": "wide, 4,096 rows"}
+    return beside(records, "column", (VANILLA, *COLUMNS), regimes)
+
+
+def beside(records: list[Record], stage: str, arms: Iterable[str], regimes: dict[str, str]) -> str:
+    """The areas of some arms of a stage minus that of the default; `regimes` with the heads of their columns."""
+    found = {regime: of(records, stage, regime) for regime in regimes}
+    found = {regime: here for regime, here in found.items() if len(here.get(DEFAULT, [])) > 1}
     lines = [
-        [arm, *(between(differences(here.get(arm, []), here.get(other, []), area)) for here in found)] for arm in arms
+        [arm, *(between(differences(here.get(arm, []), here[DEFAULT], area)) for here in found.values())]
+        for arm in arms
     ]
-    lines = [line for line in lines if {*line[1:]} != {"-"}]
-    return table(["arm", *regimes], lines) if lines else ""
+    lines = [line for line in lines if {*line[1:]} - {"-"}]
+    seeds = {len(here[DEFAULT]) for here in found.values()}
+    head = [f"arm, against the default on {' or '.join(map(str, sorted(seeds)))} seeds"]
+    return table([*head, *(regimes[regime] for regime in found)], lines) if lines else ""
 
 
-def scores(records: list[Record], stage: str = "runs") -> str:
-    """All arms in one table; the number of its comparisons is below it."""
+def forgetting(records: list[Record]) -> str:
+    """The score of a skill that was not trained on, before and after."""
+    arms = of(records, "runs", "two_skills")
     lines = []
-    for regime in PLANS:
-        arms = of(records, stage, regime)
-        vanilla, best = arms.get(VANILLA, []), arms.get(BEST, [])
-        for arm in [name for name in PLACES if name in arms and vanilla]:
-            runs = arms[arm]
-            rate = f"{runs[0]['learning_rate']:g}"
-            if arm == VANILLA:
-                heights = [f"{np.mean([figure(run) for run in runs]):.3f}" for figure in (area, final)]
-                lines.append([regime, arm, rate, len(runs), *heights, "-", "1"])
-                continue
-            gains = differences(runs, vanilla, area)
-            if not gains:  # the benchmark was stopped before the vanilla run of its first seed
-                continue
-            found = share_of_oracle(runs, best, vanilla)
-            share = "-" if found is None else f"{found:.0%}"
-            cells = [between(gains), between(differences(runs, vanilla, final))]
-            lines.append([regime, arm, rate, len(gains), *cells, share, shown(*share_interval(runs, vanilla))])
-    if not lines:
-        return ""
-    head = ["regime", "arm", "lr", "pairs", "area: vanilla, or difference (95 %)", "final: the same"]
-    head += ["share of the oracle's gain", "rollouts to vanilla's final score, share (95 %)"]
-    compared = sum(line[1] != VANILLA for line in lines)
-    at_chance = f"of {compared} comparisons about {compared * 0.05:.0f} are outside their interval by chance"
-    return f"{table(head, lines)}\n\nA number of comparisons: {at_chance}."
-
-
-def confirmation(records: list[Record]) -> str:
-    return scores(records, "confirm")
-
-
-def ranking(records: list[Record]) -> str:
-    """The rule: largest mean share of the oracle's gain, where it has one, of those never below vanilla's interval."""
-    shares: dict[str, dict[str, float]] = {}
-    below: dict[str, list[str]] = {}
-    for regime in PLANS:
-        arms = of(records, "runs", regime)
-        vanilla = arms.get(VANILLA, [])
-        for arm in [
-            name for name in (*MAIN, *PEERS, *CHALLENGERS, *GONE) if name in arms and name not in (VANILLA, BEST)
-        ]:
-            gains = differences(arms[arm], vanilla, area)
-            if not gains:
-                continue
-            below.setdefault(arm, []).extend([regime] if interval(gains)[2] < 0 else [])
-            if (share := share_of_oracle(arms[arm], arms.get(BEST, []), vanilla)) is not None:
-                shares.setdefault(arm, {})[regime] = share
-    order = sorted(shares, key=lambda arm: (bool(below[arm]), -np.mean(list(shares[arm].values()))))
-    lines = [
-        [arm, f"{np.mean(list(shares[arm].values())):.0%}", ", ".join(below[arm]) or "nowhere",
-         ", ".join(f"{regime} {share:.0%}" for regime, share in shares[arm].items())]
-        for arm in order
-    ]  # fmt: skip
-    head = ["arm", "mean share of the oracle's gain", "interval below vanilla in", "by regime"]
-    return table(head, lines) if lines else ""
+    for arm, runs in arms.items():
+        change = [run["held_out"][1] - run["held_out"][0] for run in runs]
+        lines.append([SHOWN.get(arm, arm), f"{np.mean([run['held_out'][0] for run in runs]):.3f}", between(change)])
+    return table(["arm", "before: mean", "after - before (95 %)"], lines) if lines else ""
 
 
 def calibration(records: list[Record]) -> str:
-    """Mean squared error of the believed rate, and that of the mean of all that came before."""
+    """Mean squared error of the default's believed rate, and that of the mean of all that came before."""
     lines = []
-    for regime in PLANS:
-        for arm, runs in of(records, "runs", regime).items():
-            found = [run for run in runs if "brier" in run]
-            if arm in (*MAIN, DEFAULT) and arm != BEST and found:
-                cells = [f"{np.mean([run[name] for run in found]):.4f}" for name in ("brier", "brier_of_the_mean")]
-                lines.append([regime, arm, *cells])
-    return table(["regime", "arm", "Brier score of the belief", "of the mean so far"], lines) if lines else ""
+    for regime, arms in compared(records):
+        if runs := arms.get(DEFAULT):
+            cells = [f"{np.mean([run[name] for run in runs]):.4f}" for name in ("brier", "brier_of_the_mean")]
+            lines.append([f"`{regime}`", *cells])
+    return table(["situation", "Brier score of the belief", "of the mean so far"], lines) if lines else ""
 
 
 def agreement(records: list[Record]) -> str:
     """Same arm, rate and seeds in the trainer and in the fast loop; only the sampled completions differ."""
     lines = []
-    for regime in PLANS:
-        fast = of(records, "confirm", regime)
+    for regime in COMPARED:
+        fast = of(records, "runs", regime)
         for arm, runs in of(records, "trainer", regime).items():
             gains = differences(runs, fast.get(arm, []), area)
             if len(gains) > 1:
                 means = [f"{np.mean([figure(run) for run in runs]):.3f}" for figure in (area, final)]
                 seconds = f"{np.mean([run['seconds'] for run in runs]):.0f}"
-                lines.append([regime, arm, len(gains), *means, between(gains), seconds])
-    head = ["regime", "arm", "seeds", "area, trainer", "final, trainer", "area, trainer - fast loop (95 %)", "seconds"]
+                lines.append([f"`{regime}`", arm, len(gains), *means, between(gains), seconds])
+    head = [
+        "situation",
+        "arm",
+        "seeds",
+        "area, trainer",
+        "final, trainer",
+        "area, trainer - fast loop (95 %)",
+        "seconds",
+    ]
     return table(head, lines) if lines else ""
 
 
 TABLES = {
-    "main": ("In short: difference to vanilla GRPO, paired", main_arms),
-    "scores": ("All arms: difference to vanilla GRPO, paired, with 95 % intervals", scores),
-    "ranking": ("Share of the oracle's gain, and the rule for the default", ranking),
-    "ablations": ("Ablations of the paper's rule: difference of the area to vanilla GRPO, paired", ablations),
-    "challengers": ("Challengers: difference of the area to frontier, paired, with 95 % intervals", challenge),
+    "main": ("Difference of the area to vanilla GRPO, paired by seed", main_arms),
+    "costs": ("What the default spends", costs),
+    "tuned": ("What was tuned", tuned),
+    "challengers": ("Challengers: difference of the area to the default, paired", challenge),
+    "columns": ("With a column of pass rates: difference of the area to the default, paired", columns),
+    "forgetting": ("A skill that is not trained on", forgetting),
     "calibration": ("Belief against outcome", calibration),
-    "confirmation": ("Confirmation: difference to vanilla GRPO, paired, with 95 % intervals", confirmation),
     "trainer": ("Through VADEGRPOTrainer, beside the fast loop", agreement),
 }
-"""By the name that a page marks it with, the title and the maker of each table of the main comparison."""
+"""By the name that a page marks it with, the title and the maker of each table."""
+
+
+def compared(records: list[Record]) -> list[tuple[str, dict[str, list[Record]]]]:
+    """Return the arms by regime of those that have two runs of vanilla GRPO, with its best batch by that name."""
+    found = []
+    for regime in COMPARED:
+        arms = of(records, "runs", regime)
+        if len(arms.get(VANILLA, [])) > 1:
+            arms[BEST_BATCH] = arms.get(best_batch(records, regime) or "", [])
+            found.append((regime, arms))
+    return found
 
 
 def of(records: list[Record], stage: str, regime: str) -> dict[str, list[Record]]:
     return by_arm([record for record in records if record["stage"] == stage], regime)
 
 
-def share_of_oracle(runs: list[Record], best: list[Record], vanilla: list[Record]) -> float | None:
-    """The gain of an arm over the oracle's on the same seeds; None where the oracle has no gain by its interval.
-
-    Seeds differ in what there is to win, so the oracle's other seeds would be no measure.
-    """
-    every, pairs = differences(best, vanilla, area), {pair(run) for run in runs}
-    beside = differences([run for run in best if pair(run) in pairs], vanilla, area)
-    if not beside or len(every) < 2 or interval(every)[1] <= 0:
-        return None
-    return float(np.mean(differences(runs, vanilla, area)) / np.mean(beside))
+def titled(regime: str) -> str:
+    return f"`{regime}`: {TITLES[regime][1]}"
 
 
 def final(record: Record) -> float:
@@ -208,5 +198,5 @@ def between(values: list[float]) -> str:
 
 
 def shown(share: float, low: float, high: float) -> str:
-    ends = ["never" if np.isinf(end) else f"{end:.2f}" for end in (share, low, high)]
-    return f"{ends[0]} ({ends[1]} to {ends[2]})"
+    ends: list[Any] = ["never" if np.isinf(end) else f"{end:.2f}" for end in (share, low, high)]
+    return "-" if np.isnan(share) else f"{ends[0]} ({ends[1]} to {ends[2]})"

@@ -10,18 +10,19 @@ import numpy as np
 import pytest
 
 from eval.benchmarks.learning import arms, curves, one_run, protocol, tables
-from eval.benchmarks.learning.protocol import PLANS, TUNING_SEEDS
+from eval.benchmarks.learning.item_response import ItemResponseSampler
+from eval.benchmarks.learning.protocol import PLANS, STAGES
 from tests.support.refusals import refused
 
 ROOT = Path(__file__).parents[3]
 RATES = PLANS["staged"].rates
 
 
-def record(score, arm="uniform", seed=0, learning_rate=1e-4, stage="runs", **figures):
+def record(score, arm="vanilla", seed=0, learning_rate=1e-4, stage="runs", **figures):
     """A run of ten generation batches' worth, looked at at the start, half-way and at the end."""
     made = {
         "stage": stage, "regime": "staged", "arm": arm, "learning_rate": learning_rate, "seed": seed, "batches": 10,
-        "seconds": 1.0, "machine": "here", "rollouts": [0, 1280, 2560], "score": score,
+        "seconds": 1.0, "machine": "here", "rollouts": [0, 1280, 2560], "tokens": [0, 8000, 12000], "score": score,
         "brier": 0.1, "brier_of_the_mean": 0.2,
         "bin_count": [30] * 10, "bin_belief": [0.05] * 10, "bin_came": [0.06] * 10,
     }  # fmt: skip
@@ -58,32 +59,17 @@ def test_an_interval_holds_the_true_mean_19_times_in_20():
     assert 0.4 < low < share < high < 0.65
 
 
-def test_the_tables_show_each_arm_beside_vanilla_with_its_share_of_the_oracles_gain():
+def test_the_tables_show_each_arm_beside_vanilla_and_what_it_spends():
     noise = {0: 0.01, 1: -0.01, 2: 0.0}
     records = [record([0.2, 0.3, 0.4], seed=seed) for seed in noise]
-    records += [record([0.2, 0.4 + more, 0.5], "frontier", seed) for seed, more in noise.items()]
-    records += [record([0.2, 0.5 + more, 0.6], "oracle", seed) for seed, more in noise.items()]
+    records += [record([0.2, 0.4 + more, 0.5], "balanced", seed) for seed, more in noise.items()]
     records += [record([0.2, 0.4, 0.5], "paper", 7)]  # its vanilla run is still to come
-    text = tables.tables(records)
-    ours = next(line for line in text.splitlines() if line.startswith("| staged | frontier | 0.0001 | 3 |"))
-    assert "| +0.075 (+0.063 to +0.087) |" in ours
-    assert "| 50% | 0.50 (" in ours
-    assert "of 2 comparisons" in text
-    assert "| frontier | 50% | nowhere | staged 50% |" in text
-    assert "| staged | paper | 0.0001 |" not in text
-
-
-def test_the_rule_for_the_default_puts_an_arm_that_loses_anywhere_last():
-    heights = {"uniform": (0.3, 0.3), "oracle": (0.5, 0.5), "robust": (0.4, 0.3), "dapo": (0.6, 0.2)}
-    records = [
-        record([0.2, height + (noise if arm != "uniform" else 0), 0.5], arm, seed, regime=regime)
-        for seed, noise in enumerate((0.01, -0.01, 0.0))
-        for arm, of_regimes in heights.items()
-        for regime, height in zip(("staged", "wide"), of_regimes, strict=True)
-    ]
-    lines = tables.ranking(records).splitlines()[2:]
-    assert [line.split(" | ")[0] for line in lines] == ["| robust", "| dapo"]
-    assert "| wide |" in lines[1]
+    (line,) = tables.main_arms(records).splitlines()[2:]
+    cells = line.split(" | ")
+    assert cells[:3] == ["| `staged`: skills unlock one another", "3", "0.300"]
+    assert cells[5:7] == ["-", "+0.075 (+0.063 to +0.087)"]
+    (line,) = tables.costs(records).splitlines()[2:]
+    assert [cell.split(" ")[0] for cell in line.split(" | ")[2:4]] == ["0.50", "0.67"]  # 8,000 of 12,000 tokens
 
 
 @pytest.mark.benchmark
@@ -105,11 +91,11 @@ def test_the_figures_of_a_run_worked_by_hand():
             "refills": [0, 1, 0],
         },
         "evaluations": {
-            "step": [0, 3], "rollouts": [0, 48], "score": [0.1, 0.2], "greedy": [0.1, 0.3],
+            "step": [0, 3], "rollouts": [0, 48], "tokens": [0, 96], "score": [0.1, 0.2], "greedy": [0.1, 0.3],
             "uniform_ratio": [0.4, 0.6],
         },
     }  # fmt: skip
-    kept = one_run.figures(history, 20)
+    kept = one_run.figures(history, 20, 8)
     assert (kept["ratio"], kept["lift"]) == ([0.5], [1.0])  # three of six groups have a gradient
     assert (kept["updates"], kept["refills"], kept["greedy"]) == (3, 1, 0.3)
     assert (kept["all_wrong_late"], kept["all_right_late"]) == (0.5, 0.5)  # of the last third
@@ -128,11 +114,14 @@ def runs(stage, arm, rate, seeds, height=0.5, machine="here"):
     return [protocol.task(stage, "staged", arm, rate, seed) | figures for seed in seeds]
 
 
-def tuned(*arms, best=1):
+def tuned(*arms, best=1, height=0.6):
     """Records after which the rate in this place is the best one."""
-    places = [(arm, place) for arm in arms for place in range(len(RATES))]
-    found = [runs("tune", arm, RATES[at], TUNING_SEEDS[arm], 0.6 if at == best else 0.5) for arm, at in places]
-    return [one for some in found for one in some]
+    found = []
+    for arm in arms:
+        seeds = STAGES["tune"].seeds if arm in STAGES["tune"].arms else protocol.EARLIER
+        for at, rate in enumerate(RATES):
+            found += runs("tune", arm, rate, seeds, height if at == best else 0.5)
+    return found
 
 
 def lacking(stage, records, *arms):
@@ -140,34 +129,39 @@ def lacking(stage, records, *arms):
 
 
 def test_tuning_goes_on_until_the_best_rate_has_worse_neighbours_on_all_seeds():
-    found = lacking("tune", [], "uniform", "mopps")
+    found = lacking("tune", [], "vanilla", "balanced")
     assert {(t["arm"], t["learning_rate"], t["seed"]) for t in found} == {
-        (arm, rate, seed) for arm in ("uniform", "mopps") for rate in RATES for seed in TUNING_SEEDS[arm]
+        (arm, rate, seed) for arm in ("vanilla", "balanced") for rate in RATES for seed in STAGES["tune"].seeds
     }
     for best, more in ((0, RATES[0] / 2), (2, RATES[2] * 2)):
-        assert {t["learning_rate"] for t in lacking("tune", tuned("frontier", best=best), "frontier")} == {more}
-        assert protocol.best_rate(tuned("frontier", best=best), "staged", "frontier") is None
-    assert protocol.best_rate(tuned("frontier")[:-1], "staged", "frontier") is None
-    assert lacking("tune", tuned("frontier"), "frontier") == []
-    assert protocol.best_rate(tuned("frontier"), "staged", "frontier") == RATES[1]
-    with refused(ValueError, ["'frontier'", "staged"], ["tune"]):
-        lacking("runs", [], "frontier")
+        assert {t["learning_rate"] for t in lacking("tune", tuned("balanced", best=best), "balanced")} == {more}
+        assert protocol.best_rate(tuned("balanced", best=best), "staged", "balanced") is None
+    assert protocol.best_rate(tuned("balanced")[:-1], "staged", "balanced") is None
+    assert lacking("tune", tuned("balanced"), "balanced") == []
+    assert protocol.best_rate(tuned("balanced"), "staged", "balanced") == RATES[1]
+    with refused(ValueError, ["'balanced'", "staged"], ["tune"]):
+        lacking("runs", tuned("vanilla"), "balanced")
 
 
 def test_runs_come_seed_by_seed_and_each_has_its_vanilla_run_on_the_same_machine():
-    records = tuned("uniform", "frontier", "mopps", "paper")
-    found = lacking("runs", records, "uniform", "frontier", "mopps")
+    seeds = STAGES["runs"].seeds
+    records = tuned("vanilla", "vanilla, 16 x 16", "balanced", "paper") + tuned("vanilla, 64 x 4", height=0.7)
+    found = lacking("runs", records, "vanilla", "vanilla, best batch", "balanced")
     assert [t["seed"] for t in found] == sorted(t["seed"] for t in found)
-    assert [sum(t["arm"] == arm for t in found) for arm in ("uniform", "frontier", "mopps")] == [32, 32, 16]
-    there = [runs("runs", arm, RATES[1], range(300, 332), machine="there") for arm in ("uniform", "frontier")]
-    records += [one for some in there for one in some]
-    assert lacking("runs", records, "uniform", "frontier") == []
-    found = lacking("runs", records, "mopps")
-    assert [t["arm"] for t in found if t["seed"] == 300] == ["mopps", "uniform", "frontier"]
-    (ablation, *_) = [t for t in lacking("runs", records, "paper, greedy") if t["arm"] == "paper, greedy"]
-    assert ablation["learning_rate"] == RATES[1]  # that of `paper`
-    used = {seed for seeds in (*TUNING_SEEDS.values(), *protocol.SEEDS.values()) for seed in seeds}
-    assert not used & {*protocol.CONFIRMING_SEEDS}
+    assert {t["arm"] for t in found} == {"vanilla", "vanilla, 64 x 4", "balanced"}  # the best of three shapes
+    records += runs("runs", "vanilla", RATES[1], seeds, machine="there")
+    records += runs("runs", "balanced", RATES[1], seeds, machine="there")
+    assert lacking("runs", records, "vanilla", "balanced") == []
+    assert [t["arm"] for t in lacking("runs", records, "paper") if t["seed"] == seeds[0]] == ["vanilla", "paper"]
+    used = [{*stage.seeds} for name, stage in STAGES.items() if name != "trainer"]
+    assert sum(map(len, used)) == len(set().union(*used))
+    assert not set().union(*used) & {*range(432, 464)}
+
+
+def test_an_arm_that_reads_no_words_has_its_runs_in_nameless_too(tmp_path):
+    path = tmp_path / "results.jsonl"
+    path.write_text("".join(json.dumps(record([0, 1, 1], arm)) + "\n" for arm in ("vanilla", "balanced")))
+    assert [(r["regime"], r["arm"]) for r in curves.read(path)][2:] == [("nameless", "vanilla")]
 
 
 def test_no_regime_has_changed_since_it_was_frozen_and_a_changed_one_is_refused(monkeypatch):
@@ -180,30 +174,48 @@ def test_no_regime_has_changed_since_it_was_frozen_and_a_changed_one_is_refused(
 # ---------------------------------------------------------------------------------------------------------- the runs
 
 
-def test_every_arm_makes_a_sampler():
-    how = {"anchors": np.tile([0.2, 0.8], (40, 1)), "prompts": ["What is this?"] * 40, "labels": ["a", "b"] * 20}
+def test_every_arm_makes_a_sampler_that_draws_again_after_it_has_seen_outcomes():
+    prompts = [f"What is {word}?" for word in ("this", "that") for _ in range(20)]
+    states = np.random.default_rng(0).normal(size=(40, 24))
     for arm in arms.ARMS:
-        sampler = arms.sampler_of(arm, 40, num_groups=4, seed=1, **how)
-        assert len(set(sampler.draw(4).sample_index.tolist())) == 4, arm
+        sampler = arms.sampler_of(arm, 40, num_groups=4, seed=1, prompts=prompts, hidden=lambda: states)
+        for _ in range(3):
+            rows = sampler.draw(4).sample_index
+            assert len({*rows.tolist()}) == 4, arm
+            sampler.observe(rows, [0, 4, 8, 2], [8.0] * 4, np.array([False, True, False, True]))
+
+
+def test_item_response_keeps_the_difficulty_of_a_row_and_lets_the_ability_move():
+    """Rows 0 to 19 are easy and the others hard; then the policy learns all of them but row 0."""
+    chance, hard = np.random.default_rng(0), np.repeat([0.0, 3.0], 20)
+    sampler = ItemResponseSampler(np.zeros((40, 0)), mixture=True)
+    for ability in (*[1.0] * 12, *[4.0] * 12):
+        rows = chance.permutation(40)[:8]
+        rate = np.where(rows == 0, 0.0, 1 / (1 + np.exp(hard[rows] - ability)))
+        sampler.observe(rows, chance.binomial(8, rate), np.full(8, 8.0))
+    belief = sampler._expected(np.arange(40))
+    assert belief[1:20].min() > 0.75
+    assert 0.5 < belief[20:].mean() < belief[1:20].mean()
+    assert belief[0] < 0.05
 
 
 @pytest.mark.slow
 def test_a_benchmark_in_small_is_run_once_and_taken_up_where_it_was(tmp_path):
     results = tmp_path / "results.jsonl"
-    done = [{**one, "seconds": 1.0} for one in tuned("uniform", "frontier", "oracle")]
+    done = [{**one, "seconds": 1.0} for one in tuned("vanilla", "vanilla, 16 x 16", "vanilla, 64 x 4", "balanced")]
     results.write_text("".join(json.dumps(line) + "\n" for line in done))
-    flags = ["--results", results, "--regimes", "staged", "--batches", 2, "--workers", 1, "--seeds", 316, 400]
-    flags += ["--arms", arms.DEFAULT, "oracle", "--only", "runs", "confirm", "trainer", "report"]
+    flags = ["--results", results, "--regimes", "staged", "--batches", 2, "--workers", 1, "--seeds", 700, 500, 620]
+    flags += ["--arms", "vanilla", "balanced", "column of a weaker one", "short rest"]
+    flags += ["--only", "runs", "column", "challenge", "trainer", "report"]
     command = [sys.executable, "-m", "eval.benchmarks.learning", *map(str, flags)]
     finished = subprocess.run(command, capture_output=True, text=True, timeout=400, cwd=ROOT)
     assert finished.returncode == 0, finished.stderr[-3000:]
     records = [json.loads(line) for line in results.read_text().splitlines()][len(done) :]
-    ran = [("runs", "frontier")] + [(stage, "oracle") for stage in ("runs", "confirm")]
-    ran += [(stage, arm) for stage in ("runs", "confirm", "trainer") for arm in ("uniform", arms.DEFAULT)]
     by_arm = {(r["stage"], r["arm"]): r for r in records}
+    ran = [("column", "column of a weaker one"), ("challenge", "short rest")]
+    ran += [(stage, arm) for stage in ("runs", "column", "challenge", "trainer") for arm in ("vanilla", "balanced")]
     assert sorted(by_arm) == sorted(ran)
-    fast, trainer = by_arm["confirm", arms.DEFAULT], by_arm["trainer", arms.DEFAULT]
+    fast, trainer = by_arm["runs", "balanced"], by_arm["trainer", "balanced"]
     assert trainer["rollouts"][-1] == fast["rollouts"][-1] == 2 * 256
     assert trainer["score"][0] == pytest.approx(fast["score"][0], abs=1e-3)
-    assert "| staged | oracle |" in finished.stdout
-    assert {path.name for path in tmp_path.glob("*.png")} == {"learning_benchmark.png", "learning_calibration.png"}
+    assert fast["tokens"][-1] > fast["rollouts"][-1]

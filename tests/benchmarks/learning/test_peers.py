@@ -14,7 +14,6 @@ from eval.benchmarks.learning.peers import (
     MoPPSSampler,
     SECSampler,
 )
-from eval.benchmarks.learning.peers.as_their_authors import SECWithoutReplacement, WholeBOTS
 from eval.benchmarks.learning.peers.base import mean_absolute_advantage
 from tests.support.refusals import refused
 from trl_vade.errors import SnapshotCorruptError, SnapshotMismatchError
@@ -104,14 +103,6 @@ def test_bots_counts_and_takes_the_rows_closest_to_the_target():
     assert known(BOTSSampler(6), [0.0, 0.9, 0.55, 0.3, 0.4, 1.0]).draw(4).sample_index.tolist() == [2, 4, 3, 1]
 
 
-def test_bots_of_its_authors_places_the_policy_between_its_references_and_tells_all_rows():
-    sampler = WholeBOTS(np.array([[0.0, 1.0], [0.2, 0.6], [0.5, 0.5]]), seed=1)
-    sampler.observe([0], [4], [8.0])  # half-way between the references
-    a, b = sampler.belief()
-    assert a.tolist() == pytest.approx([0.9 + 0.1 + 8 * 0.5, 1 + 0.8 * 0.4, 1 + 0.8 * 0.5])
-    assert b.tolist() == pytest.approx([0.9 + 0.1 + 8 * 0.5, 1 + 0.8 * 0.6, 1 + 0.8 * 0.5])
-
-
 def test_the_mean_absolute_advantage_by_hand():
     successes, trials = np.array([[4, 8], [1, 8], [2, 3], [0, 8], [8, 8], [1, 1], [0, 0]], dtype=float).T
     expected = [
@@ -136,12 +127,6 @@ def test_sec_learns_the_mean_advantage_of_each_kind_and_draws_by_the_softmax():
     sampler = SECSampler(12, task=[0] * 3 + [1] * 3 + [2] * 6, temperature=1e-3)
     sampler.load_state_dict(sampler.state_dict() | {"memory": {"q": [0.5, 0.0, 1.0]}})
     assert {*sampler.draw(9).sample_index.tolist()} == {0, 1, 2, 6, 7, 8, 9, 10, 11}  # a kind is used up
-
-
-def test_sec_without_replacement_draws_every_row_of_a_kind_before_one_comes_again():
-    sampler = SECWithoutReplacement(12, task=["a"] * 12, seed=1, temperature=0.4)
-    first, again = (np.concatenate([sampler.draw(4).sample_index for _ in range(3)]).tolist() for _ in range(2))
-    assert sorted(first) == sorted(again) == [*range(12)]
 
 
 def test_rows_are_drawn_by_the_weight_of_the_pool_of_their_latest_group():

@@ -1,5 +1,6 @@
 """The regimes of the learning benchmark: pure, disjoint, with the rows that the documentation promises."""
 
+import math
 import re
 from collections import Counter
 from dataclasses import replace
@@ -22,7 +23,7 @@ from eval.benchmarks.learning.chains import (
 )
 from eval.benchmarks.learning.one_run import fast_policy
 from eval.benchmarks.learning.pools import load_regime
-from eval.benchmarks.learning.regimes import REGIMES
+from eval.benchmarks.learning.regimes import REGIMES, without_length
 from trl_vade.testbed.dataset import FEATURES
 from trl_vade.testbed.processor import build_processor
 from trl_vade.testbed.sft import IGNORED, SFTSettings
@@ -48,8 +49,11 @@ def cache(tmp_path_factory):
 
 def solve(question):
     """Read a chain's question again, by code of its own."""
-    length, digits = re.fullmatch(r"What is the sum of (\d) of the digits (\d+)\?", question).groups()
-    return "".join(str(sum(map(int, digits[: end + 1])) % 5) for end in range(int(length)))
+    what, length, digits = re.fullmatch(r"What is the (\w+) of (\d) of the digits (\d+)\?", question).groups()
+    parts = [[int(digit) for digit in digits[:end]] for end in range(1, int(length) + 1)]
+    if what == "value":
+        return ", ".join(f"{-sum(part[:-1]) % 5}-{part[-1]}={-sum(part) % 5}" for part in parts)
+    return "".join(str((sum(part) if what == "sum" else math.prod(part)) % 5) for part in parts)
 
 
 def test_chains_repeat_are_dealt_in_turn_and_keep_to_their_side(monkeypatch):
@@ -67,6 +71,16 @@ def test_chains_repeat_are_dealt_in_turn_and_keep_to_their_side(monkeypatch):
     monkeypatch.setattr("eval.benchmarks.learning.chains.DIGITS", 1)
     with pytest.raises(ValueError, match="ask for fewer rows"):
         list(islice(iter_chains("train", 0, (1,)), 6))
+
+
+def test_three_skills_are_dealt_in_turn_and_their_answers_have_7_to_60_tokens(processor):
+    skills = ("chain", "written", "products")
+    chains = list(islice(iter_chains("train", 0, (1, 8, 4), skills=skills), 30))
+    assert [(chain.task, chain.level) for chain in chains] == [*zip(skills, (1, 8, 4), strict=True)] * 10
+    assert [solve(chain.question) for chain in chains] == [chain.answer for chain in chains]
+    taught = (encode_chains(chains, processor)["labels"] != IGNORED).sum(dim=1)
+    assert (taught.min(), taught.max()) == (7, REGIMES["two_skills"].max_completion_length)
+    assert without_length(chains[0].question) == f"What is the sum of some of the digits {chains[0].digits}?"
 
 
 def test_only_the_answer_of_a_chain_is_taught_and_the_longest_fits(processor):
@@ -164,7 +178,7 @@ def base_policy(tmp_path_factory):
 def test_the_exact_chances_of_a_gradient_are_those_of_sampled_groups(name, off, base_policy):
     """For graded rewards they are a lower bound: answers of another length earn other shares."""
     policy, _ = base_policy(name)
-    rates, mixed = policy.chances(8)
+    rates, mixed = policy.chances(8, np.arange(512))
     assert rates.tolist() == policy.pass_rates().tolist()
     chance, rows = torch.Generator().manual_seed(0), np.arange(0, 512, 4)
     came = np.mean([policy.sample(rows, 8, chance).has_spread for _ in range(20)], axis=0)
