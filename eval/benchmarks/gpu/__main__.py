@@ -15,6 +15,7 @@ hold 60 GB of them. Nothing is generated: completions and rewards are given (see
 4. Images: a generation batch by stock TRL and by ours, with images TRL's way, once in the processor and the buffer, in
    the vision tower as well, and with the completions of a row side by side, in turn.
 5. Update: at each live share, stock TRL, ours without thinning and ours with it, in turn, without a KL term.
+6. SmolLM2, with `--packed`: vanilla GRPO and the default, `--arm_minutes` each (see `eval.benchmarks.smollm`).
 
 A part that would end after `--minutes`, going by the longest one of its kind, is left out, and the report names it. It
 also names a part that failed. On a GPU of less memory take fewer `--layers`.
@@ -24,6 +25,7 @@ Timings depend on the machine: they are reported and never tested.
 
 import argparse
 import json
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,7 @@ import datasets
 import torch
 from transformers.utils import logging as transformers_logging
 
+from ..smollm.__main__ import main as train_smollm
 from ..step.tables import in_turn
 from . import tables
 from .bench import REAL, TINY, Bench
@@ -55,6 +58,8 @@ def measure(options: argparse.Namespace, schedule: Schedule) -> None:
         schedule.run("selection", f"selection, {rows:,} rows", selection, rows, sizes.chosen, 5)
     for name in ("stock", "live"):
         schedule.run("memory", f"memory, {name}", bench.memory, name)
+    if options.packed:
+        schedule.run("smollm", "SmolLM2, both arms", smollm, options)
     for repeat in range(sizes.repeats):
         for name in in_turn(IMAGES, repeat):
             schedule.run("images", f"images, {name}, repeat {repeat + 1}", bench.update, repeat, 1.0, name)
@@ -63,6 +68,13 @@ def measure(options: argparse.Namespace, schedule: Schedule) -> None:
             for name in in_turn(TRAINERS, repeat):
                 part = f"update, {share:.0%} live, {name}, repeat {repeat + 1}"
                 schedule.run("update", part, bench.update, repeat, share, name)
+
+
+def smollm(options: argparse.Namespace) -> dict[str, Any]:
+    """Train both arms for as long, from the same weights; return their points."""
+    with tempfile.TemporaryDirectory() as runs:
+        flags = ["train", "--packed", str(options.packed), "--minutes", str(options.arm_minutes), "--runs", runs]
+        return train_smollm([*flags, *(["--tiny", "--steps", "2", "--every", "2"] if options.tiny else [])])["arms"]
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -75,6 +87,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=7.5, help="of all parts (7.5)")
     parser.add_argument("--repeats", type=int, help=f"of what is timed ({REAL.repeats}; tiny: {TINY.repeats})")
     parser.add_argument("--layers", type=int, help="of the decoder (all)")
+    parser.add_argument("--packed", type=Path, metavar="FOLDER", help="SmolLM2, made by eval.benchmarks.smollm pack")
+    parser.add_argument("--arm_minutes", type=float, default=1.5, help="of each arm of SmolLM2 (1.5)")
     parser.add_argument("--output", type=Path, metavar="FILE", help="write all figures there, as JSON")
     options = parser.parse_args(arguments)
     if not options.tiny and not torch.cuda.is_available():

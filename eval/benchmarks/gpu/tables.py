@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ..smollm.__main__ import report as smollm
 from ..step.tables import live_table, spread, table
 
 
@@ -12,6 +13,7 @@ def report(found: dict[str, Any]) -> str:
         pictures(found.get("pictures", [])),
         selection(found.get("selection", [])),
     ]
+    parts += [smollm({"arms": arms}) for arms in found.get("smollm", [])]
     if "update" in found:
         parts.insert(1, live_table(found["update"]))
     if "images" in found:

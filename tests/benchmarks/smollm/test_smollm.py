@@ -1,0 +1,90 @@
+"""The benchmark with a real language model: its arithmetic, and the whole program in small."""
+
+import json
+
+import numpy as np
+import pytest
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from eval.benchmarks.smollm.__main__ import main
+from eval.benchmarks.smollm.model import TASKS, exact_reward, load, questions, rows, sample
+from eval.benchmarks.smollm.study import parts_of_variance, useful_shares
+
+pytestmark = pytest.mark.benchmark
+
+
+def test_the_variance_of_pass_rates_is_taken_apart():
+    """Half of it is between two tasks that a word names, half between the rows of a task."""
+    chance = np.random.default_rng(0)
+    task = np.repeat(["sum", "product"], 1000)
+    rates = np.repeat([0.7, 0.3], 1000) + np.tile([0.2, -0.2], 1000)
+    texts = [f"the {word} of {number}" for number, word in enumerate(task)]
+    found = parts_of_variance(chance.binomial(16, rates).astype(float), 16, texts, [*task], [*task])
+    assert found["deviation"] ** 2 == pytest.approx(0.08, abs=0.005)
+    assert [found[name] for name in ("words", "task")] == [pytest.approx(0.5, abs=0.06)] * 2
+
+
+def test_draws_of_a_policy_that_stays_find_more_where_words_tell_the_task():
+    rates = np.tile([0.0, 0.0, 0.0, 0.5], 64)
+    texts = [f"{'easy' if rate else 'hard'} {number}" for number, rate in enumerate(rates)]
+    found = useful_shares(rates, texts, 24, seed=0)
+    first, last = ({name: each[at] for name, each in found.items()} for at in (0, -1))
+    assert first["even"] == pytest.approx(0.25, abs=0.08)
+    assert first["even"] < last["default, without words"]
+    assert last["default, without words"] < last["default"] + 0.1 <= last["oracle"] + 0.1
+
+
+@pytest.mark.filterwarnings("ignore:`past_key_values`")
+def test_answers_that_share_a_prompt_are_those_of_transformers_own_forward(tmp_path):
+    """The first token of each answer comes with its probability."""
+    directory = load(tiny=True)
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(directory), AutoTokenizer.from_pretrained(directory)
+    prompts = [[{"role": "user", "content": text}] for text in ("What is this?", "What is the sum of two digits?")]
+    model.lm_head.weight.data *= 40  # a model that is sure of a few tokens
+    answers = sample(model, tokenizer, {"prompt": prompts}, 400)
+    for prompt, texts in zip(prompts, answers, strict=True):
+        batch = tokenizer.apply_chat_template(
+            prompt, add_generation_prompt=True, return_tensors="pt", return_dict=True
+        )
+        rate, token = model(**batch).logits[0, -1].softmax(-1).max(-1)
+        word = tokenizer.decode(token)
+        assert np.mean([text.startswith(word) for text in texts]) == pytest.approx(float(rate), abs=0.1)
+
+
+def test_the_program_in_small_goes_on_where_it_was(tmp_path, capsys):
+    made = [
+        {"prompt": [{"role": "user", "content": f"What is {n}?"}], "answer": str(n), "task": "t", "level": 1 + n % 2}
+        for n in range(64)
+    ]
+    (tmp_path / "rows.json").write_text(json.dumps({"pool": made, "score": made[:8], "taught": made[:32]}))
+    flags = [
+        "--tiny",
+        "--packed",
+        str(tmp_path),
+        "--runs",
+        str(tmp_path / "runs"),
+        "--output",
+        str(tmp_path / "o.json"),
+    ]
+    found = main(["study", *flags, "--seeds", "2"])
+    assert found["rows"] == 64
+    assert {*found["pass_rates"]} == {"t 1", "t 2"}
+    main(["train", *flags, "--steps", "2", "--every", "2"])
+    found = main(["train", *flags, "--steps", "4", "--every", "2"])
+    for points in found["arms"].values():
+        assert [point["step"] for point in points] == [0, 2, 4]
+        assert [point["rollouts"] for point in points] == [0, 32, 64]
+    assert "| balanced: step |" in capsys.readouterr().out
+
+
+def test_rows_have_every_task_and_level_and_no_question_of_another_part():
+    pytest.importorskip("reasoning_gym", reason="pip install reasoning-gym")
+    taught = rows(96, 1)
+    pool = rows(96, 0, frozenset(questions(taught)))
+    assert {*zip(pool["task"], pool["level"], strict=True)} == {(t, n) for t in TASKS for n in (1, 2, 3, 4)}
+    assert len({*questions(pool)}) == len(pool) == 96
+    assert not {*questions(pool)} & {*questions(taught)}
+
+
+def test_an_answer_is_right_to_the_letter():
+    assert exact_reward([[{"content": " 12\n"}], "12."], ["12", "12"]) == [1.0, 0.0]
