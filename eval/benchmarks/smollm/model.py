@@ -35,13 +35,14 @@ def rows(size: int, seed: int, without: frozenset[str] = frozenset()) -> dataset
     """Return about `size` rows, an equal number of each task and level, with no question twice or in `without`."""
     import reasoning_gym
 
-    found, each = [], math.ceil(size / sum(map(len, TASKS.values())))
+    found, seen, each = [], {*without}, math.ceil(size / sum(map(len, TASKS.values())))
     for task, levels in TASKS.items():
         for level, settings in enumerate(levels, 1):
             made = reasoning_gym.create_dataset(task, size=8 * each, seed=seed, **settings)
-            # Easy levels have few questions.
-            distinct = {row["question"]: row["answer"] for row in made if row["question"] not in without}
+            # Easy levels have few questions, and harder ones hold them too.
+            distinct = {row["question"]: row["answer"] for row in made if row["question"] not in seen}
             for question, answer in [*distinct.items()][:each]:
+                seen.add(question)
                 prompt = [{"role": "user", "content": question}]
                 found.append({"prompt": prompt, "answer": answer, "task": task, "level": level})
     random.Random(seed).shuffle(found)
