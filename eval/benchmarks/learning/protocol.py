@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from .arms import AT_ITS_RATE, BEST, BEST_BATCH, CHALLENGERS, COLUMNS, DEFAULT, SHAPES, TUNED, VANILLA
+from .arms import AT_ITS_RATE, BEST, BEST_BATCH, CHALLENGERS, COLUMNS, DEFAULT, READ_NO_WORDS, SHAPES, TUNED, VANILLA
 from .curves import Record, area
 from .pools import regime_key
 from .regimes import REGIMES
@@ -158,7 +158,7 @@ def tasks(
     if stage == "tune":
         done = {key(record) for record in records}
         every = (t for seed_arm in wanted for regime in places for t in tuning(records, regime, seed_arm))
-        return sorted((t for t in every if key(t) not in done), key=lambda t: wanted.index(t["arm"]))
+        return sorted((t for t in own(every) if key(t) not in done), key=lambda t: wanted.index(t["arm"]))
     here = {key(record) for record in records if record["machine"] == machine}
     beside = {(r["stage"], r["regime"], r["seed"], r["machine"]) for r in records if r["arm"] == VANILLA}
     paired = {key(r) for r in records if (r["stage"], r["regime"], r["seed"], r["machine"]) in beside}
@@ -170,8 +170,13 @@ def tasks(
             vanilla = tuned_task(stage, records, regime, VANILLA, seed)
             if missing or (VANILLA in wanted and key(vanilla) not in paired):
                 missing = [vanilla, *missing]
-            lacking += [t for t in missing if key(t) not in here]
+            lacking += [t for t in own(missing) if key(t) not in here]
     return lacking
+
+
+def own(runs: Iterable[Task]) -> Iterator[Task]:
+    """Leave out the runs of `nameless` that are those of `staged`; see `curves.read`."""
+    return (t for t in runs if t["regime"] != "nameless" or t["arm"] not in READ_NO_WORDS)
 
 
 def tuned_task(stage: str, records: list[Record], regime: str, arm: str, seed: int) -> Task:
