@@ -1,6 +1,6 @@
 """Checks of a run's settings, made when the configuration is made and again when the trainer is.
 
-`field_checks` judges each setting by itself. Here are the rules between settings, and of names.
+`trl_vade.settings` judges each setting by itself. Here are the rules between settings, and of names.
 """
 
 import os
@@ -8,10 +8,10 @@ from contextlib import suppress
 from typing import Any
 
 from trl_vade.errors import ConfigurationError, abbreviated
+from trl_vade.samplers.own import check_sampler
+from trl_vade.settings import check_settings
 
 from .down_sampling import reason_against_lossless, refuse_lossless
-from .field_checks import check_fields
-from .own_sampler import check_sampler
 from .presets import POSTERIOR_INITS, column_of, is_adaptive, is_own, setting, warm_start_source
 
 
@@ -47,7 +47,7 @@ def check_own_settings(args: Any, config: type) -> None:
     """Check the settings of VADE, which need no others. `vade_success_threshold` may come as a text."""
     if isinstance(args.vade_success_threshold, str):
         args.vade_success_threshold = _threshold_of(args.vade_success_threshold)
-    check_fields(args, config)
+    check_settings(args, config)
     check_sampler(args.vade_sampler)
     init = setting(args, "posterior_init")
     if not (init in POSTERIOR_INITS or "/" in init or column_of(args) or os.path.exists(init)):

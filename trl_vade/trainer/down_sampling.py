@@ -3,8 +3,8 @@
 from typing import Any
 
 from trl_vade.errors import ConfigurationError
+from trl_vade.settings import as_pair
 
-from .field_checks import as_pair
 from .presets import is_adaptive
 from .seams import lacking
 

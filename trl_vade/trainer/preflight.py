@@ -12,11 +12,11 @@ from trl_vade.data.columns import refuse_columns
 from trl_vade.data.pass_rates import pass_rates
 from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.rewards.functions import refuse_rows
+from trl_vade.samplers.own import find_sampler
 
 from .config_checks import validate
 from .grpo_config import VADE_DEFAULTS, VADEGRPOConfig, with_vade_defaults
 from .overlong import drop_overlong
-from .own_sampler import find_sampler
 from .presets import column_of, is_adaptive, is_own, setting
 from .seams import check_seams
 from .variants import lay_out_variants, variant_rows

@@ -18,8 +18,8 @@ from trl_vade.hub.posteriors.table import hub_link
 from trl_vade.hub.uploading import branch_of, hub_id
 from trl_vade.selection.report.summary import measured_rows, summarise, verdict
 from trl_vade.selection.report.writing import REPORT_FILE
+from trl_vade.settings import settings_of
 
-from ..field_checks import settings_of
 from ..grpo_config import VADEGRPOConfig
 from ..report import live_run
 from ..run_facts import card_facts
