@@ -13,12 +13,12 @@ from transformers import PrinterCallback, ProgressCallback
 from transformers.trainer import DEFAULT_PROGRESS_CALLBACK
 from trl.trainer.utils import get_config_model_id
 
+from trl_vade.checkpoints import complete_checkpoints
 from trl_vade.selection.report.record import Run, data_set_of
 from trl_vade.selection.report.summary import change_of, summarise, verdict, with_error
 from trl_vade.selection.report.writing import PAGE_FILE
 from trl_vade.version import __version__
 
-from .checkpoint.folders import complete_checkpoints
 from .loader import generate_every
 from .presets import is_adaptive, setting
 from .report import HarmlessCallback, callback_of, harmless, live_run

@@ -14,6 +14,8 @@ from trl import GRPOTrainer
 from trl_vade.data.decoding import naming_row
 from trl_vade.data.own_values import own_rows
 from trl_vade.hub.posteriors.table import named_dataset
+from trl_vade.hub.publication import Publication
+from trl_vade.processes import refuse_differing_weights
 from trl_vade.selection.batch_metrics import log_metrics
 from trl_vade.selection.on_time import OnTimeSelection
 
@@ -29,7 +31,6 @@ from .checkpoint.resuming import (
     say_what_lacks,
 )
 from .console import install_console
-from .equal_processes import refuse_differing_weights
 from .generation.corrections import correct_generation, without_missing_images
 from .generation.engine_processor import engine_with_trainers_processor
 from .images.once import ImagesOnce
@@ -38,8 +39,7 @@ from .loader import TicketDataset, TicketSampler, UndisturbedWorker, numbers_of,
 from .logged_pictures import pictures_once
 from .preflight import look_over
 from .presets import is_adaptive
-from .publishing.model_card import write_model_card
-from .publishing.publication import Publication
+from .publishing import publication_of, push_checkpoint, push_now, write_model_card
 from .report import VADEReportCallback, callback_of
 from .run_start import start_run, whole_run
 from .seams import arguments_of, signature_of
@@ -106,12 +106,12 @@ class VADEGRPOTrainer(GRPOTrainer):
         on_time = look_over(arguments, type(self))
         args = arguments["args"]
         self._warm_start = None if may_resume(args) else read_warm_start(args)
-        rows = (lambda: (self.train_dataset, self.selection.sample_keys[0])) if on_time else None
-        self.publication = Publication(args, rows)
+        self.publication = publication_of(self, args, chooses=on_time)
         with engine_with_trainers_processor(self, args):
             super().__init__(**arguments, **others)
         self._rows = self.train_dataset  # the rows of the selection; the user may replace `train_dataset`
-        refuse_differing_weights(self)
+        rewards = zip(self.reward_func_names, self.reward_funcs, strict=True)
+        refuse_differing_weights([("The reference model", self.ref_model), *rewards])
         self._images = ImagesOnce(self)
         correct_generation(self)
         self._last_checkpoint = LastCheckpoint(self.accelerator)
@@ -257,7 +257,7 @@ class VADEGRPOTrainer(GRPOTrainer):
     def _save_checkpoint(self, model, trial):
         with checkpoint_being_saved(self, trial) as folder:
             super()._save_checkpoint(model, trial)
-        self.publication.push_checkpoint(self, folder)
+        push_checkpoint(self, folder)
 
     def save_model(self, output_dir=None, _internal_call=False):
         """Save the model as the Trainer does, and the posterior (in a checkpoint: the reference model, too)."""
@@ -315,7 +315,7 @@ class VADEGRPOTrainer(GRPOTrainer):
                 self.init_hf_repo(token, private)
         finally:  # a model whose repository cannot be made is on the disk
             self.save_model(_internal_call=True)
-        pushed = self.publication.push_now(self, commit_message, {"revision": revision, "token": token}, card)
+        pushed = push_now(self, commit_message, {"revision": revision, "token": token}, card)
         return self.publication.wait_for(pushed, in_train=self.is_in_train) if blocking else pushed
 
     def create_model_card(self, model_name=None, dataset_name=None, tags=None):

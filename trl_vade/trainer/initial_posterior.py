@@ -16,9 +16,9 @@ from trl import GRPOConfig
 
 from trl_vade.data.pass_rates import pass_rates
 from trl_vade.hub.uploading import is_hub_id
+from trl_vade.processes import on_main_process
 from trl_vade.selection.outcomes import GroupOutcomes
 
-from .main_process import on_main_process
 from .presets import COLUMN, column_of, setting, warm_start_source
 from .warm_start import evidence, what_to_say
 

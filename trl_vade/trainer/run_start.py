@@ -11,12 +11,12 @@ from uuid import uuid4
 
 from accelerate.logging import get_logger
 
+from trl_vade.checkpoints import LOCK_FILE, look_at
 from trl_vade.errors import CheckpointSaveError, ConfigurationError
+from trl_vade.processes import on_main_process
 
-from .checkpoint.folders import LOCK_FILE, look_at
 from .checkpoint.resuming import resolve_checkpoint
 from .console import saying_how_it_ended
-from .main_process import on_main_process
 from .preflight import check_stratify_by, lay_out_rows, why_not_chosen
 from .presets import is_adaptive
 from .selection_choice import make_selection
@@ -37,12 +37,15 @@ def whole_run(trainer: Any, asked: Any) -> Iterator[str | None]:
         if trainer.selection is not None and not is_adaptive(trainer.args):
             trainer.args.ignore_data_skip = False  # skipping tickets is free, and uniform keeps TRL's epochs
         ends = trainer._last_checkpoint.watching(trainer.args), saying_how_it_ended(trainer)
-        with ends[0], ends[1], trainer.publication.of_run(trainer, checkpoint):
+        with ends[0], ends[1]:
+            trainer.publication.catch_up(checkpoint)
             try:
                 yield checkpoint
             finally:
+                trainer.is_in_train = False  # transformers 5.23 leaves it True after an error
                 if trainer.selection is not None:
                     trainer.selection.loader.decoder.forget()  # what is decoded ahead
+            trainer.publication.finish()
 
 
 @contextmanager

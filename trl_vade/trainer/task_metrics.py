@@ -11,9 +11,8 @@ import torch
 from accelerate.utils import gather_object
 from transformers import EvalPrediction
 
+from trl_vade.processes import on_main_process
 from trl_vade.rewards.functions import text_of
-
-from .main_process import on_main_process
 
 Compute = Callable[[EvalPrediction], dict[str, float]]
 

@@ -20,9 +20,9 @@ from tests.support.runs import (
     weights,
 )
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer, load_snapshot
+from trl_vade.checkpoints import MARKER_FILE
 from trl_vade.errors import CheckpointIncompleteError, ReplicaDivergenceError, SnapshotError, SnapshotMismatchError
 from trl_vade.samplers.snapshot import POSTERIOR_FILE
-from trl_vade.trainer.checkpoint.folders import MARKER_FILE
 from trl_vade.trainer.checkpoint.generation_batch import file_name
 
 

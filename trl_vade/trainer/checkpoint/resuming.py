@@ -16,11 +16,11 @@ from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_
 from transformers.trainer_callback import ExportableState
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
+from trl_vade.checkpoints import MARKER_FILE, PREFIX, checkpoints, find_checkpoint, write_marker
 from trl_vade.errors import CheckpointIncompleteError, CheckpointSaveError, VADEError
 from trl_vade.files import save_whole
+from trl_vade.processes import on_main_process
 
-from ..main_process import on_main_process
-from .folders import MARKER_FILE, PREFIX, checkpoints, find_checkpoint, write_marker
 from .posterior import resume_posterior, save_posterior
 
 logger = get_logger(__name__)
