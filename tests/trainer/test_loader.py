@@ -20,8 +20,7 @@ from tests.support.runs import StopAfter, assert_same_end
 from trl_vade.errors import ImageDecodeError
 from trl_vade.samplers.snapshot import state_digest
 from trl_vade.selection.log import SelectionLog
-from trl_vade.selection.on_time import OnTimeSelection
-from trl_vade.trainer.loader import TicketDataset, TicketSampler
+from trl_vade.selection.on_time import OnTimeSelection, TicketDataset, TicketSampler
 
 
 def rows_with_pictures():

@@ -30,7 +30,7 @@ from trl_vade.version import TESTED_TRL
 
 from .batch_rows import Batch, ended
 from .images.processor import image_parts
-from .method_owners import owners
+from .seams import owner_of
 from .thinning import Thinning
 from .variants import own_advantages, replace_advantages
 
@@ -81,7 +81,7 @@ class GenerationBatch:
         rows_change = trainer.tools or trainer.environment_factories is not None or trainer.rollout_func is not None
         # What a subclass makes of a batch, or of the completions, it does once.
         methods = ("_generate_and_score_completions", "_generate")[: 1 if self._refills else 2]
-        ours = all(owners(trainer, method)[0].__module__.startswith("trl_vade.") for method in methods)
+        ours = all(owner_of(type(trainer), method).__module__.startswith("trl_vade.") for method in methods)
         self._scores_first = wanted and ours and not rows_change
         self._unfilled = 0  # generation batches that could not be filled
         self.output: tuple[Any, ...] | None = None

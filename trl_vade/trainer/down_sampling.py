@@ -1,4 +1,4 @@
-"""The settings of down-sampling: what they mean together with TRL's."""
+"""What rows may be left out or moved under TRL's settings, and what the settings of down-sampling mean."""
 
 from typing import Any
 
@@ -41,6 +41,22 @@ def reason_against_lossless(args: Any) -> str | None:
             f"{args.gradient_accumulation_steps}, so rows would fall into other optimiser steps"
         )
     return None
+
+
+def order_is_free(args: Any) -> bool:
+    """Return whether the update does not depend on who shares a micro-batch in TRL 1.16, nor a step on what it takes.
+
+    Every other loss is a sum over completions, with factors that the micro-batch does not change.
+    """
+    per_step, per_batch = args.gradient_accumulation_steps, args.steps_per_generation
+    return (
+        args.loss_type != "bnpo"  # it divides by the tokens of each micro-batch
+        and args.entropy_coef == 0  # its bonus is a mean over each micro-batch
+        and not args.use_adaptive_entropy
+        and args.top_entropy_quantile >= 1  # a quantile of each micro-batch
+        and args.vade_down_sampling != "d3s"  # it chooses tokens within each micro-batch
+        and (per_step % per_batch == 0 or per_batch % per_step == 0)  # else a step takes parts of generation batches
+    )
 
 
 def refuse_lossless(args: Any, reason: str | None) -> None:

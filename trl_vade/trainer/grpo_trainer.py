@@ -17,10 +17,11 @@ from trl_vade.hub.posteriors.table import named_dataset
 from trl_vade.hub.publication import Publication
 from trl_vade.processes import refuse_differing_weights
 from trl_vade.selection.batch_metrics import log_metrics
-from trl_vade.selection.on_time import OnTimeSelection
+from trl_vade.selection.on_time import OnTimeSelection, TicketDataset, TicketSampler, UndisturbedWorker
 
 from .batch import GenerationBatch
 from .batch_rows import with_gradient, with_pixels_counted
+from .callbacks import StepTimer, callback_of
 from .checkpoint.preemption import LastCheckpoint
 from .checkpoint.resuming import (
     checkpoint_being_saved,
@@ -35,17 +36,15 @@ from .generation.corrections import correct_generation, without_missing_images
 from .generation.engine_processor import engine_with_trainers_processor
 from .images.once import ImagesOnce
 from .initial_posterior import may_resume, read_warm_start
-from .loader import TicketDataset, TicketSampler, UndisturbedWorker, numbers_of, of_tickets, rows_of_batch
-from .logged_pictures import pictures_once
+from .loader import numbers_of, of_tickets, rows_of_batch
+from .logs import TaskMetrics, pictures_once
 from .preflight import look_over
 from .presets import is_adaptive
 from .publishing import publication_of, push_checkpoint, push_now, write_model_card
-from .report import VADEReportCallback, callback_of
+from .report import VADEReportCallback
 from .run_start import start_run, whole_run
 from .seams import arguments_of, signature_of
 from .selection_choice import make_selection
-from .step_timer import StepTimer
-from .task_metrics import TaskMetrics
 from .thinning import PLACE, ROW_SHARE
 
 

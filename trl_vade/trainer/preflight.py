@@ -18,7 +18,7 @@ from .config_checks import validate
 from .grpo_config import VADE_DEFAULTS, VADEGRPOConfig, with_vade_defaults
 from .overlong import drop_overlong
 from .presets import column_of, is_adaptive, is_own, setting
-from .seams import check_seams
+from .seams import check_seams, owner_of
 from .variants import lay_out_variants, variant_rows
 
 logger = get_logger(__name__)
@@ -114,7 +114,7 @@ def why_not_chosen(args: GRPOConfig, rows: Any, trainer_class: type) -> str | No
         if getattr(args.accelerator_config, name):
             return f"accelerator_config.{name}=True lets one process read the rows for all"
     for name in ("_get_train_sampler", "get_train_dataloader"):
-        owner: Any = next(kind for kind in trainer_class.__mro__ if name in vars(kind))
+        owner = owner_of(trainer_class, name)
         if owner.__module__.partition(".")[0] not in LIBRARIES:
             return f"{owner.__name__}.{name} decides which rows are loaded"
     return None

@@ -23,7 +23,7 @@ logger = get_logger(__name__)
 
 def publication_of(trainer: Any, args: Any, *, chooses: bool) -> Publication:
     """Return the uploads of a trainer that is being made. It `chooses` rows if its runs have a posterior."""
-    rows = (lambda: (trainer.train_dataset, trainer.selection.sample_keys[0])) if chooses else None
+    rows = (lambda: (trainer.train_dataset, trainer.selection.sample_keys)) if chooses else None
     return Publication(args, rows, private=(ROWS_FILE, PAGE_FILE, RUN_FILE))  # rows of the data, and local paths
 
 

@@ -1,21 +1,19 @@
 """The files that a run leaves for people: `vade_run.json`, `vade_rows.json`, and the report at the end."""
 
-import functools
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from accelerate.logging import get_logger
-from transformers import TrainerCallback
 
 from trl_vade.data.row_views import describe_row, key_text, row_labels
 from trl_vade.files import save_whole
 from trl_vade.selection.report.record import ROWS_FILE, RUN_FILE, SHOWN, Run
 from trl_vade.selection.report.writing import write_report
 
+from .callbacks import HarmlessCallback, harmless
 from .presets import setting
 from .run_facts import describe_run, run_names
 
@@ -23,36 +21,6 @@ logger = get_logger(__name__)
 
 MOST_STRATA = 100  # labels; more are names of rows, and no tasks
 NAMED = 50  # rows at each end of the pass rates that have their id and question in `vade_rows.json`
-
-Kind = TypeVar("Kind", bound=TrainerCallback)
-
-
-def callback_of(trainer: Any, kind: type[Kind]) -> Kind | None:
-    """Return the callback of this class of a trainer, or None if it was removed."""
-    return next((each for each in trainer.callback_handler.callbacks if isinstance(each, kind)), None)
-
-
-class HarmlessCallback(TrainerCallback):
-    """Callback that its first error in a method decorated by `harmless` switches off."""
-
-    active = True
-    absence: str  # the sentence of the warning, such as "The console is off"
-
-
-def harmless(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Log an error of a method of a `HarmlessCallback`, and do nothing from then on."""
-
-    @functools.wraps(method)
-    def guarded(callback: HarmlessCallback, *positional: Any, **named: Any) -> Any:
-        if not callback.active:
-            return None
-        try:
-            return method(callback, *positional, **named)
-        except Exception as error:
-            callback.active = False
-            logger.warning(f"{callback.absence} ({type(error).__name__}: {error}). The training is not affected.")
-
-    return guarded
 
 
 class VADEReportCallback(HarmlessCallback):
@@ -92,7 +60,7 @@ class VADEReportCallback(HarmlessCallback):
     def _save_rows(self) -> dict[str, Any]:
         """Write `vade_rows.json` and return its content."""
         selection = self._trainer.selection
-        posterior, keys = selection.sampler.posterior, selection.sample_keys[0]
+        posterior, keys = selection.sampler.posterior, selection.sample_keys
         seen, means = np.flatnonzero(posterior.visits > 0), posterior.posterior_mean
         # Ties are in the order of the keys as texts, as in `trl-vade posterior show`.
         order = seen[np.lexsort((keys[seen].view(np.uint64), means[seen]))].tolist()

@@ -36,7 +36,7 @@ PACKAGES = ("trl", "transformers", "torch", "accelerate", "datasets", "vllm", "p
 def posterior_identity(trainer: Any) -> dict[str, Any]:
     """Return the facts that a posterior depends on. A run with other facts cannot continue with it."""
     return {
-        "dataset_fingerprint": dataset_fingerprint(trainer.selection.sample_keys[0]),
+        "dataset_fingerprint": dataset_fingerprint(trainer.selection.sample_keys),
         **trainer.selection.feedback.signal.facts,
         "num_generations": trainer.num_generations,
         "sampler": setting(trainer.args, "sampler"),

@@ -35,7 +35,7 @@ def save_posterior(trainer: Any, directory: str | os.PathLike[str], *, checkpoin
     selection.feedback.log.sync()
     metadata = run_facts(trainer) | {"run": selection.feedback.state_dict() | now}
     for target in {str(directory), trainer.args.output_dir} if checkpoint else {directory}:
-        save_snapshot(target, selection.sampler, metadata=metadata, sample_key=selection.sample_keys[0])
+        save_snapshot(target, selection.sampler, metadata=metadata, sample_key=selection.sample_keys)
 
 
 def resume_posterior(trainer: Any, checkpoint: str | os.PathLike[str]) -> None:

@@ -1,15 +1,13 @@
-"""Metrics of the task at evaluations, by a function of the user: a reward at 1 may hide that accuracy falls.
+"""What is logged beside TRL's: metrics of the task, and each picture of a table once."""
 
-TRL 1.16 has no `compute_metrics` for GRPO. This one has the shape of huggingface/trl#7144, so that it can go when that
-is in a release.
-"""
-
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from accelerate.utils import gather_object
 from transformers import EvalPrediction
+from trl.trainer import grpo_trainer
 
 from trl_vade.processes import on_main_process
 from trl_vade.rewards.functions import text_of
@@ -18,7 +16,11 @@ Compute = Callable[[EvalPrediction], dict[str, float]]
 
 
 class TaskMetrics:
-    """The completions and rewards of an evaluation, and the metrics that `compute` makes of them."""
+    """The completions and rewards of an evaluation, and the metrics that `compute` makes of them.
+
+    It is a function of the user: a reward at 1 may hide that accuracy falls. TRL 1.16 has no `compute_metrics` for
+    GRPO. This one has the shape of huggingface/trl#7144, so that it can go when that is in a release.
+    """
 
     def __init__(self, compute: Compute | None) -> None:
         self._compute, self._texts, self._rewards = compute, [], []
@@ -37,3 +39,27 @@ class TaskMetrics:
         self._texts, self._rewards = [], []
         for name, value in on_main_process(lambda: self._compute(given)).items():
             metrics[name.removeprefix("eval_")].append(float(value))
+
+
+@contextmanager
+def pictures_once() -> Iterator[None]:
+    """Make trackio write a picture once in the block, however many completions of a table have it.
+
+    TRL 1.16 makes an `Image` of a picture for each completion (`GRPOTrainer.log`), and each becomes a file.
+    """
+    backend = getattr(grpo_trainer, "trackio", None)
+    if backend is None:
+        yield
+        return
+    kind, made = backend.Image, {}  # TRL's table keeps the pictures, so that no other gets an identity of these
+
+    def make(picture: Any) -> Any:
+        if id(picture) not in made:
+            made[id(picture)] = kind(picture)
+        return made[id(picture)]
+
+    backend.Image = make
+    try:
+        yield
+    finally:
+        backend.Image = kind
