@@ -5,11 +5,8 @@ a whole accumulation window before its first step. So the data loader carries on
 """
 
 import functools
-import itertools
 import math
-import signal
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -118,50 +115,3 @@ class OnTimeSelection:
         """Return the smallest number of rows, at least `size`, for which completions divide among the processes."""
         processes = self.accelerator.num_processes
         return enough_for(size, processes // math.gcd(processes, self.num_generations))
-
-
-class TicketDataset(torch.utils.data.Dataset):
-    """Data set of tickets in place of the training rows: item i is the number i, and is never used.
-
-    The loader may then read ahead, run workers, skip batches on resume and start epochs at no cost, and chooses
-    nothing. TRL and the Trainer keep their own arithmetic of lengths and steps.
-    """
-
-    def __init__(self, num_rows: int):
-        self.num_rows = num_rows
-
-    def __len__(self) -> int:
-        return self.num_rows
-
-    def __getitem__(self, index: int) -> int:
-        return index
-
-
-class TicketSampler(torch.utils.data.Sampler[int]):
-    """Sampler that repeats ticket 0, as often as `stock` yields. TRL's sampler would list all rows in each epoch."""
-
-    def __init__(self, stock: Any):
-        self._stock = stock  # the `RepeatSampler` (TRL 1.16) of a `TicketDataset`
-
-    def __len__(self) -> int:
-        return len(self._stock)
-
-    def __iter__(self) -> Iterator[int]:
-        return itertools.repeat(0, len(self))
-
-
-class UndisturbedWorker:
-    """Start of a loader's worker, which has nothing to do, but would end the run if a signal ended it.
-
-    Slurm signals all processes of a job, and the trainer still has to save a last checkpoint.
-    """
-
-    def __init__(self, init: Callable[[int], Any] | None):
-        self._init = init
-
-    def __call__(self, number: int) -> None:
-        """Ignore the signals that stop a run, and then do what TRL asks for."""
-        for each in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(each, signal.SIG_IGN)
-        if self._init:
-            self._init(number)

@@ -83,7 +83,6 @@ class GenerationBatch:
         methods = ("_generate_and_score_completions", "_generate")[: 1 if self._refills else 2]
         ours = all(owner_of(type(trainer), method).__module__.startswith("trl_vade.") for method in methods)
         self._scores_first = wanted and ours and not rows_change
-        self._unfilled = 0  # generation batches that could not be filled
         self.output: tuple[Any, ...] | None = None
         self.rewards: torch.Tensor | None = None
 
@@ -92,7 +91,8 @@ class GenerationBatch:
         live, own = None, None
         try:
             patched = "_generate" in vars(self._trainer)  # an object's own function may not ask this class
-            if self._scores_first and not patched and (scored := self._round(rows)):
+            if self._scores_first and not patched:
+                scored = self._round(rows)
                 if self._refills:
                     rows, scored = self._filled(rows, scored)
                 self.output, self.rewards, own = (*scored.output.values(),), scored.rewards, scored.advantages
@@ -115,13 +115,15 @@ class GenerationBatch:
         output, self.output = self.output, None
         return output
 
-    def _round(self, rows: Rows) -> Round | None:
-        """Generate and score. None, and a warning, if this TRL returns something else than is known."""
+    def _round(self, rows: Rows) -> Round:
         trainer, selection, prompts = self._trainer, self._trainer.selection, prompts_of(rows)
         output = trainer._generate(prompts)
         if len(output) != len(OUTPUT):
-            self._refuse_output(output)
-            return None
+            raise LibraryError(
+                f"TRL {trl.__version__} returns {len(output)} values from GRPOTrainer._generate, not {len(OUTPUT)}. "
+                f"Install 'trl{TESTED_TRL}', or set vade_down_sampling='none', vade_dynamic_sampling=False and "
+                "vade_advantage='local'."
+            )
         named = dict(zip(OUTPUT, output, strict=True))
         sample_index = selection and selection.in_flight.sample_index
         rewards = trainer._calculate_rewards(rows, prompts, named["completions"], named["completion_ids"])
@@ -140,13 +142,6 @@ class GenerationBatch:
         more = self._logged(selection.loader.made or [None] * len(rows)) if self._refills else None
         return Round(named, trainer._raw_rewards, moves, own, sample_index, more)
 
-    def _refuse_output(self, output: tuple[Any, ...]) -> None:
-        found = f"TRL {trl.__version__} returns {len(output)} values from GRPOTrainer._generate, not {len(OUTPUT)}"
-        if self._refills:
-            raise LibraryError(f"{found}, so vade_dynamic_sampling=True does not work. Set it to False.")
-        logger.warning(f"{found}. So rows without a gradient are left out only in the loss. Install trl{TESTED_TRL}.")
-        self._scores_first, self.output = False, output
-
     def _logged(self, made: list[Any]) -> list[dict[str, Any]]:
         """Take what reward functions logged for each completion (`log_extra`) from TRL, beside the rows `made`."""
         columns = self._trainer._pending_extra_logs
@@ -164,7 +159,13 @@ class GenerationBatch:
         while (missing := missing - int(rounds[-1].moves.any(axis=1).sum())) > 0:
             more = selection.refill(missing) if len(rounds) <= trainer.args.vade_max_refills else None
             if more is None:
-                self._warn_of_unfilled(missing, rounds)
+                logger.warning_once(
+                    "vade_dynamic_sampling: a generation batch has groups without a gradient after its last refill "
+                    f"(vade_max_refills={trainer.args.vade_max_refills}). There are no more in a reward outage, or if "
+                    "too few other rows are left. Training continues; these groups have an advantage of 0. If "
+                    "frac_reward_zero_std stays above 0, the rows are too easy or too hard for this policy, or "
+                    "num_generations is too small. This is said once."
+                )
                 break
             rounds.append(self._round(more))
         whole = first
@@ -214,20 +215,6 @@ class GenerationBatch:
         found = [values for _, values in sorted(gather_object([*mine]), key=itemgetter(0))]
         share = len(found) // accelerator.num_processes
         return found[accelerator.process_index * share :][:share]
-
-    def _warn_of_unfilled(self, missing: int, rounds: list[Round]) -> None:
-        """Log a warning about a batch with `missing` groups without a gradient: the 1st, 10th, 100th, and so on."""
-        self._unfilled += 1
-        if str(self._unfilled).rstrip("0") != "1":
-            return
-        groups = self._trainer.selection.num_groups
-        logger.warning(
-            f"vade_dynamic_sampling: {groups - missing} of the {groups} groups of a generation batch have a gradient "
-            f"after {len(rounds) - 1} refills (vade_max_refills={self._trainer.args.vade_max_refills}). There are no "
-            "more in a reward outage, or if too few other rows are left. Training continues; the other groups have an "
-            f"advantage of 0 (batches of this kind so far: {self._unfilled}). If it happens often, the rows are too "
-            "easy or too hard for this policy, or num_generations is too small."
-        )
 
 
 def _make_one_value_of_each_length(metrics: dict[str, list[float]], groups: list[int]) -> None:

@@ -5,6 +5,7 @@ They stand in the order of a training run: its start, the rows, a generation bat
 
 import inspect
 import textwrap
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from trl_vade.hub.posteriors.table import named_dataset
 from trl_vade.hub.publication import Publication
 from trl_vade.processes import refuse_differing_weights
 from trl_vade.selection.batch_metrics import log_metrics
-from trl_vade.selection.on_time import OnTimeSelection, TicketDataset, TicketSampler, UndisturbedWorker
+from trl_vade.selection.on_time import OnTimeSelection
 
 from .batch import GenerationBatch
 from .batch_rows import with_gradient, with_pixels_counted
@@ -36,7 +37,7 @@ from .generation.corrections import correct_generation, without_missing_images
 from .generation.engine_processor import engine_with_trainers_processor
 from .images.once import ImagesOnce
 from .initial_posterior import may_resume, read_warm_start
-from .loader import numbers_of, of_tickets, rows_of_batch
+from .loader import numbers_of, of_tickets, rows_of_batch, undisturbed
 from .logs import TaskMetrics, pictures_once
 from .preflight import look_over
 from .presets import is_adaptive
@@ -159,16 +160,12 @@ class VADEGRPOTrainer(GRPOTrainer):
             return super().get_train_dataloader()
         with of_tickets(self):
             loader = super().get_train_dataloader()
-        loader.base_dataloader.worker_init_fn = UndisturbedWorker(loader.base_dataloader.worker_init_fn)
+        loader.base_dataloader.worker_init_fn = partial(undisturbed, loader.base_dataloader.worker_init_fn)
         if is_adaptive(self.args):
             # Each epoch, a loader draws a seed for its workers from torch's global generator. With `ignore_data_skip`
             # a resumed run starts its epochs elsewhere, and would sample other completions. uniform stays like TRL.
             loader.base_dataloader.generator = torch.Generator().manual_seed(self.args.seed)
         return loader
-
-    def _get_train_sampler(self, dataset=None):
-        stock = super()._get_train_sampler(dataset)
-        return TicketSampler(stock) if isinstance(stock.data_source, TicketDataset) else stock
 
     def _prepare_inputs(self, generation_batch):
         """Choose the rows in place of the tickets when a generation batch is due, and keep those to train on."""

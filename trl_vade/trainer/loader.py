@@ -4,11 +4,10 @@ The next choice depends only on the sampler. It is known as soon as the present 
 sampling, as soon as the last refill is scored.
 """
 
-from collections.abc import Iterator
+import signal
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
-
-from trl_vade.selection.on_time import TicketDataset
 
 from .initial_posterior import generating, initialise_posterior
 from .presets import setting
@@ -16,13 +15,29 @@ from .presets import setting
 
 @contextmanager
 def of_tickets(trainer: Any) -> Iterator[None]:
-    """Replace the trainer's rows by tickets within the block."""
+    """Replace the trainer's rows by their numbers within the block, so that its loader carries tickets.
+
+    It may then read ahead, run workers, skip batches on resume and start epochs at no cost, and chooses nothing.
+    TRL and the Trainer keep their own arithmetic of lengths and steps. No ticket is ever used.
+    """
     rows = trainer.train_dataset
-    trainer.train_dataset = TicketDataset(len(rows))
+    trainer.train_dataset = range(len(rows))
     try:
         yield
     finally:
         trainer.train_dataset = rows
+
+
+def undisturbed(init: Callable[[int], Any] | None, number: int) -> None:
+    """Start a loader's worker, and let it ignore the signals that stop a run, before TRL's `init`.
+
+    A worker has nothing to do, but would end the run if a signal ended it. Slurm signals all processes of a job, and
+    the trainer still has to save a last checkpoint.
+    """
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, signal.SIG_IGN)
+    if init:
+        init(number)
 
 
 def generate_every(trainer: Any) -> int:
