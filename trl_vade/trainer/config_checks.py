@@ -71,7 +71,6 @@ def _threshold_of(text: str) -> float | str | None:
 
 
 def _check_variants(args: Any) -> None:
-    """Refuse settings that cannot work with variants."""
     pairs = f"vade_variants={args.vade_variants!r} and vade_variant_groups={args.vade_variant_groups}"
     groups, together = args.generation_batch_size // args.num_generations, 1 + args.vade_variant_groups
     if not args.vade_variant_groups:

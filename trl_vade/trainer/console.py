@@ -4,7 +4,6 @@ import math
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +89,8 @@ class VADEConsoleCallback(HarmlessCallback):
     @harmless
     def finish(self) -> None:
         """Say how the run went and what to do next."""
+        if not self._began:
+            return
         state, folder, run = self._trainer.state, Path(self._trainer.args.output_dir), live_run(self._trainer)
         done = 0 < state.max_steps <= state.global_step
         spent = f": {run.lines[-1]['rollouts']:,} completions" if run else ""
@@ -119,20 +120,6 @@ def install_console(trainer: Any) -> None:
         if sys.stderr.isatty() and not trainer.args.disable_tqdm:
             trainer.add_callback(Bar)
         trainer.add_callback(VADEConsoleCallback(trainer))
-
-
-@contextmanager
-def saying_how_it_ended(trainer: Any) -> Iterator[None]:
-    """Let the console say how the training in the block went, unless it ended in an error."""
-    ended = True
-    try:
-        yield
-    except Exception:
-        ended = False
-        raise
-    finally:
-        if ended and (console := callback_of(trainer, VADEConsoleCallback)) is not None:
-            console.finish()
 
 
 def header(trainer: Any, max_steps: int) -> Iterator[str]:

@@ -112,7 +112,6 @@ def _believe_column(trainer: Any, column: str) -> None:
 
 
 def _roll_out_every_row(trainer: Any) -> None:
-    """Generate and score `num_generations` rollouts of every row."""
     metrics, trainer._metrics["train"] = trainer._metrics["train"], defaultdict(list)
     batch, trainer._batch = trainer._batch, None  # nothing is trained on
     num_batches = -(-len(trainer.train_dataset) // trainer.selection.num_groups)

@@ -26,6 +26,7 @@ logger = get_logger(__name__)
 
 READ_BEFORE = ("vade_max_prompt_length", "vade_variants")
 """Settings for which every row is read before training."""
+SETTLED = "_vade_sampler_settled"  # marks settings whose sampler is not the user's choice
 LIBRARIES = ("transformers", "trl", "trl_vade")
 """Packages whose trainers load the rows as VADE expects it."""
 
@@ -67,7 +68,7 @@ def look_over(arguments: dict[str, Any], trainer_class: type) -> bool:
 
 def resolve_args(args: GRPOConfig | None, model: Any) -> GRPOConfig:
     """Return `args` with VADE's fields. For None, return defaults with an output directory named after `model`."""
-    if isinstance(getattr(args, "vade_sampler", None), NotAsked):  # chosen for another trainer with the same `args`
+    if args is not None and vars(args).pop(SETTLED, False):  # for another trainer with the same `args`
         args.vade_sampler = None
     if args is None:
         model_id = model if isinstance(model, str) else get_config_model_id(model.config)
@@ -126,8 +127,7 @@ def why_not_chosen(args: GRPOConfig, rows: Any, trainer_class: type) -> str | No
 def settle_sampler(args: GRPOConfig, reason: str | None) -> None:
     """Make a run uniform for which there is a `reason` against a choice, and say so; refuse if a choice was asked for.
 
-    `vade_sampler` is set to `"uniform"` in `args`, as a text that another trainer with the same `args` does not take
-    for the user's.
+    `vade_sampler` is set to `"uniform"` in `args`, and a mark that tells it from the user's.
 
     Raises:
         ConfigurationError: `vade_sampler`, or a setting that needs a posterior, was set.
@@ -140,7 +140,8 @@ def settle_sampler(args: GRPOConfig, reason: str | None) -> None:
             f"vade_sampler={args.vade_sampler!r} cannot choose rows: {reason}. Change that, or set "
             "vade_sampler='uniform', which leaves the rows to TRL."
         )
-    args.vade_sampler = args.vade_sampler or NotAsked("uniform")
+    if args.vade_sampler is None:
+        args.vade_sampler, vars(args)[SETTLED] = "uniform", True
     logger.warning(plain)
     validate(args, VADEGRPOConfig)
     for name in ("vade_variants", "vade_dynamic_sampling", "vade_posterior_hub_id"):
@@ -149,13 +150,6 @@ def settle_sampler(args: GRPOConfig, reason: str | None) -> None:
                 f"{name}={getattr(args, name)!r} needs a posterior or refills. {plain} Change that, or set "
                 f"{name}={VADE_DEFAULTS[name]!r}."
             )
-
-
-class NotAsked(str):
-    """The value of a setting that the trainer chose."""
-
-    def __reduce__(self) -> Any:
-        return str, (str(self),)
 
 
 def check_stratify_by(args: GRPOConfig, rows: Dataset) -> None:

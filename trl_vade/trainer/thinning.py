@@ -34,7 +34,7 @@ from .batch_rows import (
     taken,
     with_pixels_counted,
 )
-from .callbacks import TrainedCounts
+from .callbacks import TrainedCounts, callback_of
 from .down_sampling import down_sampling, refuse_lossless, schedule
 from .seams import arguments_of, own_views
 
@@ -55,7 +55,6 @@ class Thinning:
 
     Attributes:
         mode: `none`, `lossless`, `live`, `rows` or `d3s`; see `VADEGRPOConfig`.
-        rewards: the rewards of the batch in preparation, if they were computed before TRL asks for them.
     """
 
     def __init__(self, trainer: Any):
@@ -173,7 +172,7 @@ class Thinning:
         if self.mode != "none":
             new = [name for name in OF_TRAINED_ROWS if len(metrics.get(name, ())) > before.get(name, 0)]
             self._of_trained_rows(new, rows, tokens, trained, averaged)
-        counts = next(each for each in trainer.callback_handler.callbacks if isinstance(each, TrainedCounts))
+        counts: Any = callback_of(trainer, TrainedCounts)
         counts.completions, counts.tokens = counts.completions + int(rows), counts.tokens + int(chosen)
         metrics["vade/trained_completions"], metrics["vade/trained_tokens"] = [counts.completions], [counts.tokens]
         if self.mode == "d3s":

@@ -194,7 +194,7 @@ def test_replicas_that_differ_stop_the_save_and_are_named(text_model_path, text_
     """The gathered list plays three processes, a last resort: real replicas are equal."""
     trainer = train(text_model_path, text_rows, make_args(max_steps=1))
     monkeypatch.setattr(
-        "trl_vade.trainer.checkpoint.posterior.gather_object", lambda digests: [*digests, "another", digests[0]]
+        "trl_vade.trainer.checkpoint.resuming.gather_object", lambda digests: [*digests, "another", digests[0]]
     )
     with refused(ReplicaDivergenceError, names=["step 1", "another"]):
         trainer.save_model(trainer.args.output_dir, _internal_call=True)
