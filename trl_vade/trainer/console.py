@@ -89,8 +89,6 @@ class VADEConsoleCallback(HarmlessCallback):
     @harmless
     def finish(self) -> None:
         """Say how the run went and what to do next."""
-        if not self._began:
-            return
         state, folder, run = self._trainer.state, Path(self._trainer.args.output_dir), live_run(self._trainer)
         done = 0 < state.max_steps <= state.global_step
         spent = f": {run.lines[-1]['rollouts']:,} completions" if run else ""
