@@ -37,9 +37,8 @@ def table_of(rows, alpha, beta):
 
 
 def join(table, dataset, min_match=0.0, discount=0.2, source="the posterior"):
-    return evidence(
-        keys_of(dataset), table.sample_key, table.alpha, table.beta, source, discount=discount, min_match=min_match
-    )
+    saved = table.sample_key, table.alpha, table.beta
+    return evidence(keys_of(dataset), saved, source, discount=discount, min_match=min_match)
 
 
 COUNTS = st.floats(0, 1e6, allow_subnormal=False)

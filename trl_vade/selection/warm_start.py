@@ -14,20 +14,14 @@ from .signal import AUTO, SPREAD
 
 
 def evidence(
-    keys: IntArray,
-    saved_key: IntArray,
-    alpha: FloatArray,
-    beta: FloatArray,
-    source: str,
-    *,
-    discount: float,
-    min_match: float,
+    keys: IntArray, saved: tuple[IntArray, FloatArray, FloatArray], source: str, *, discount: float, min_match: float
 ) -> GroupOutcomes:
-    """Join the counts of another run about V rows, (V,) each, with the N rows here by their keys.
+    """Join another run's V rows, the keys, alpha and beta in `saved`, with the N rows here by their keys.
 
     The outcomes are discounted, and without gradients, since no group was generated. Fewer shared rows than
-    `min_match` of min(V, N), or none, are a `SnapshotMismatchError`. The `source` is its name there.
+    `min_match` of min(V, N), or none, are a `SnapshotMismatchError` about `source`.
     """
+    saved_key, alpha, beta = saved
     found, rows = find_rows(saved_key, keys)
     matched = int(found.sum())
     if matched < min_match * min(len(rows), len(keys)) or (min_match > 0 and not matched):

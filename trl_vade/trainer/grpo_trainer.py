@@ -41,7 +41,7 @@ from .loader import numbers_of, of_tickets, rows_of_batch, undisturbed
 from .logs import TaskMetrics, pictures_once
 from .preflight import look_over
 from .presets import is_adaptive
-from .publishing import publication_of, push_checkpoint, push_now, write_model_card
+from .publishing import PRIVATE, push_checkpoint, push_now, write_model_card
 from .report import VADEReportCallback
 from .run_start import start_run, whole_run
 from .seams import arguments_of, signature_of
@@ -106,7 +106,8 @@ class VADEGRPOTrainer(GRPOTrainer):
         on_time = look_over(arguments, type(self))
         args = arguments["args"]
         self._warm_start = None if may_resume(args) else read_warm_start(args)
-        self.publication = publication_of(self, args, chooses=on_time)
+        rows = (lambda: (self.train_dataset, self.selection.sample_keys)) if on_time else None
+        self.publication = Publication(args, rows, PRIVATE)
         with engine_with_trainers_processor(self, args):
             super().__init__(**arguments, **others)
         self._rows = self.train_dataset  # the rows of the selection; the user may replace `train_dataset`

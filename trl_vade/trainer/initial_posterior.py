@@ -86,7 +86,7 @@ def initialise_posterior(trainer: Any) -> None:
     named = source if not commit or Path(source).exists() else f"{source.partition('@')[0]}@{commit}"
     keys, discount = selection.sample_keys, args.vade_warm_start_discount
     saved = table.sample_key, table.alpha, table.beta
-    found = evidence(keys, *saved, named, discount=discount, min_match=MIN_MATCH)
+    found = evidence(keys, saved, named, discount=discount, min_match=MIN_MATCH)
     here = {"num_generations": args.num_generations, "success_threshold": args.vade_success_threshold}
     here["success_reward"] = args.vade_success_reward or selection.feedback.signal.facts["success_reward"]
     rows = len(table), len(keys), len(found.sample_index)

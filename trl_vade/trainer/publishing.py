@@ -8,7 +8,6 @@ from accelerate.logging import get_logger
 
 from trl_vade.hub.cards import CARD_FILE
 from trl_vade.hub.model_card import complete_model_card
-from trl_vade.hub.publication import Publication
 from trl_vade.hub.staging import Commit
 from trl_vade.selection.report.record import ROWS_FILE, RUN_FILE
 from trl_vade.selection.report.summary import measured_rows, summarise, verdict
@@ -20,11 +19,7 @@ from .run_facts import card_facts
 
 logger = get_logger(__name__)
 
-
-def publication_of(trainer: Any, args: Any, *, chooses: bool) -> Publication:
-    """Return the uploads of a trainer that is being made. It `chooses` rows if its runs have a posterior."""
-    rows = (lambda: (trainer.train_dataset, trainer.selection.sample_keys)) if chooses else None
-    return Publication(args, rows, private=(ROWS_FILE, PAGE_FILE, RUN_FILE))  # rows of the data, and local paths
+PRIVATE = (ROWS_FILE, PAGE_FILE, RUN_FILE)  # they hold rows of the data, and local paths
 
 
 def push_checkpoint(trainer: Any, folder: Path) -> None:
