@@ -1,4 +1,4 @@
-"""What the trainer needs of TRL's private methods: checked by signature, and refused where it is gone."""
+"""What the trainer needs of TRL's private methods: checked by signature, refused or switched off where it is gone."""
 
 import subprocess
 import sys
@@ -11,40 +11,72 @@ from trl import GRPOTrainer
 
 from tests.support.marks import slow
 from tests.support.refusals import refused
-from tests.support.runs import assert_same_end
+from tests.support.runs import assert_equal_weights, assert_same_end, weights
 from trl_vade.errors import LibraryError
 from trl_vade.trainer.seams import SEAMS, lacking
 
 
+@pytest.fixture(autouse=True)
+def look_again():
+    lacking.cache_clear()
+    yield
+    lacking.cache_clear()
+
+
 def test_the_installed_libraries_have_what_each_feature_needs():
-    assert not any(lacking(feature) for feature in SEAMS)
+    assert {lacking(feature) for feature in SEAMS} == {""}
 
 
-NEEDED = [
-    (GRPOTrainer, "_calculate_rewards", {}, "trl>=1.15"),
-    (Trainer, "_save_checkpoint", {}, "trl>=1.15"),
-    (GRPOTrainer, "get_high_entropy_mask", {"vade_down_sampling": "none"}, "vade_down_sampling='none'"),
-    (Trainer, "_prepare_input", {"vade_images_once": False}, "vade_images_once=False"),
-]
-
-
-@pytest.mark.parametrize(("owner", "method", "without", "offer"), NEEDED)
-def test_a_trl_without_a_method_is_refused_before_a_model_is_loaded_unless_what_needs_it_is_off(
-    made, monkeypatch, owner, method, without, offer
+@pytest.mark.parametrize(
+    ("owner", "method", "settings"),
+    [
+        (GRPOTrainer, "_calculate_rewards", {}),
+        (Trainer, "_save_checkpoint", {}),
+        (GRPOTrainer, "get_high_entropy_mask", {"vade_down_sampling": "lossless"}),
+    ],
+)
+def test_a_trl_without_what_was_asked_for_is_refused_before_a_model_is_loaded(
+    made, monkeypatch, owner, method, settings
 ):
-    with monkeypatch.context() as patched:
-        patched.setattr(owner, method, lambda self, other: None)
-        with refused(LibraryError, [trl.__version__, f"{owner.__name__}.{method}"], [offer]):
-            made(model="no/such-model")
-        if without:
-            made(**without)
+    monkeypatch.setattr(owner, method, lambda self, other: None)
+    with refused(LibraryError, [trl.__version__, f"{owner.__name__}.{method}"], ["trl>=1.15"]):
+        made(model="no/such-model", **settings)
 
 
-def test_an_output_of_another_length_is_refused(run, monkeypatch):
-    generate = GRPOTrainer._generate
+def test_a_feature_that_nobody_asked_for_is_off_with_one_sentence(run, monkeypatch, caplog):
+    expected = weights(run(vade_down_sampling="none", max_steps=2))
+    monkeypatch.setattr(GRPOTrainer, "get_high_entropy_mask", lambda self: None)
+    lacking.cache_clear()
+    trainer = run(max_steps=2)
+    assert caplog.text.count("so vade_down_sampling is off") == 1
+    assert trainer._batch.thinning.mode == "none"
+    assert_equal_weights(weights(trainer), expected)
+
+
+def longer_output(monkeypatch):
+    """Let TRL's `_generate` return one value more, as a release might, and read it."""
+    generate, prepare = GRPOTrainer._generate, GRPOTrainer._generate_and_score_completions
     monkeypatch.setattr(GRPOTrainer, "_generate", lambda self, prompts: (*generate(self, prompts), "more"))
-    with refused(LibraryError, ["returns 9 values"], ["vade_down_sampling='none'", "vade_dynamic_sampling=False"]):
-        run(max_steps=1)
+
+    def without(self, inputs):
+        whole = self._generate
+        self._generate = lambda prompts: whole(prompts)[:8]
+        try:
+            return prepare(self, inputs)
+        finally:
+            del self._generate
+
+    monkeypatch.setattr(GRPOTrainer, "_generate_and_score_completions", without)
+
+
+def test_an_output_of_another_length_is_scored_when_trl_does_it(run, monkeypatch, caplog):
+    settings = {"max_steps": 3, "num_iterations": 2}
+    known = run(**settings)
+    longer_output(monkeypatch)
+    assert_equal_weights(weights(known), weights(run(**settings)))
+    assert caplog.text.count("returns 9 values from GRPOTrainer._generate") == 1
+    with refused(LibraryError, ["returns 9 values", "vade_dynamic_sampling"]):
+        run(vade_dynamic_sampling=True)
 
 
 def test_a_run_with_a_users_functions_around_the_methods_is_the_run_without(run, monkeypatch):
@@ -59,7 +91,7 @@ def test_a_run_with_a_users_functions_around_the_methods_is_the_run_without(run,
 @pytest.mark.parametrize(
     ("gone", "words"),
     [
-        ("GRPOTrainer._generate_single_turn", ["lacks", "GRPOTrainer._generate_single_turn"]),
+        ("GRPOTrainer._generate_single_turn", ["vade_images_once lacks", "GRPOTrainer._generate_single_turn"]),
         slow("utils.split_pixel_values_by_grid", [trl.__version__, "'split_pixel_values_by_grid'", "trl>=1.15"]),
     ],
 )
@@ -70,7 +102,7 @@ def test_without_a_method_the_package_loads_and_without_another_name_it_says_wha
         "try:\n"
         "    trl_vade.VADEGRPOTrainer\n"
         "    from trl_vade.trainer.seams import lacking\n"
-        "    print('lacks', lacking('vade_images_once'))\n"
+        "    print('vade_images_once lacks', lacking('vade_images_once'), lacking(''))\n"
         "except trl_vade.LibraryError as error:\n"
         "    print(error)"
     )

@@ -91,8 +91,7 @@ class GenerationBatch:
         live, own = None, None
         try:
             patched = "_generate" in vars(self._trainer)  # an object's own function may not ask this class
-            if self._scores_first and not patched:
-                scored = self._round(rows)
+            if self._scores_first and not patched and (scored := self._round(rows)):
                 if self._refills:
                     rows, scored = self._filled(rows, scored)
                 self.output, self.rewards, own = (*scored.output.values(),), scored.rewards, scored.advantages
@@ -115,15 +114,13 @@ class GenerationBatch:
         output, self.output = self.output, None
         return output
 
-    def _round(self, rows: Rows) -> Round:
+    def _round(self, rows: Rows) -> Round | None:
+        """Generate and score. None, and a warning, if this TRL returns something else than is known."""
         trainer, selection, prompts = self._trainer, self._trainer.selection, prompts_of(rows)
         output = trainer._generate(prompts)
         if len(output) != len(OUTPUT):
-            raise LibraryError(
-                f"TRL {trl.__version__} returns {len(output)} values from GRPOTrainer._generate, not {len(OUTPUT)}. "
-                f"Install 'trl{TESTED_TRL}', or set vade_down_sampling='none', vade_dynamic_sampling=False and "
-                "vade_advantage='local'."
-            )
+            self._refuse_output(output)
+            return None
         named = dict(zip(OUTPUT, output, strict=True))
         sample_index = selection and selection.in_flight.sample_index
         rewards = trainer._calculate_rewards(rows, prompts, named["completions"], named["completion_ids"])
@@ -141,6 +138,13 @@ class GenerationBatch:
             moves = moves & trainer.accelerator.gather(mine).cpu().numpy().reshape(moves.shape)
         more = self._logged(selection.loader.made or [None] * len(rows)) if self._refills else None
         return Round(named, trainer._raw_rewards, moves, own, sample_index, more)
+
+    def _refuse_output(self, output: tuple[Any, ...]) -> None:
+        found = f"TRL {trl.__version__} returns {len(output)} values from GRPOTrainer._generate, not {len(OUTPUT)}"
+        if self._refills:
+            raise LibraryError(f"{found}, so vade_dynamic_sampling=True does not work. Set it to False.")
+        logger.warning(f"{found}. So rows without a gradient are left out only in the loss. Install trl{TESTED_TRL}.")
+        self._scores_first, self.output = False, output
 
     def _logged(self, made: list[Any]) -> list[dict[str, Any]]:
         """Take what reward functions logged for each completion (`log_extra`) from TRL, beside the rows `made`."""

@@ -6,6 +6,7 @@ from trl_vade.errors import ConfigurationError
 from trl_vade.settings import as_pair
 
 from .presets import is_adaptive
+from .seams import lacking
 
 SCHEDULES = {"vade_keep_rollouts": (0.25, 1.0), "vade_keep_tokens": (0.2, 1.0)}
 """By setting, the shares at the first and the last step where it is None. D3S names no numbers."""
@@ -13,7 +14,7 @@ SCHEDULES = {"vade_keep_rollouts": (0.25, 1.0), "vade_keep_tokens": (0.2, 1.0)}
 
 def down_sampling(args: Any) -> str:
     """Return `vade_down_sampling`. None means "lossless" if that is exact and the sampler adaptive, else "none"."""
-    off = reason_against_lossless(args) or not is_adaptive(args)
+    off = reason_against_lossless(args) or lacking("vade_down_sampling") or not is_adaptive(args)
     automatic = "none" if off else "lossless"
     return str(args.vade_down_sampling or automatic)
 

@@ -15,7 +15,6 @@ from trl_vade.rewards.functions import refuse_rows
 from trl_vade.samplers.own import find_sampler
 
 from .config_checks import validate
-from .down_sampling import down_sampling
 from .grpo_config import VADE_DEFAULTS, VADEGRPOConfig, with_vade_defaults
 from .overlong import drop_overlong
 from .presets import column_of, is_adaptive, is_own, setting
@@ -47,9 +46,7 @@ def look_over(arguments: dict[str, Any], trainer_class: type) -> bool:
         ConfigurationError: settings or data cannot work.
     """
     arguments["args"] = args = resolve_args(arguments.get("args"), arguments["model"])
-    asked = {"vade_down_sampling": down_sampling(args) != "none", "vade_images_once": args.vade_images_once}
-    asked["use_vllm"] = args.use_vllm
-    check_seams(["", *(feature for feature, is_on in asked.items() if is_on)])
+    check_seams(args, logger.warning)
     if is_own(args):
         find_sampler(setting(args, "sampler"))
     refuse_rows(arguments.get("reward_funcs"), arguments.get("train_dataset"), arguments.get("eval_dataset"))

@@ -1,12 +1,12 @@
 """The seams: the methods of TRL and transformers that are no public interface, and what this package passes to them.
 
 They are checked by their signatures before a model is loaded. The choice of rows and the checkpoints need those that
-stood still over six releases. Each other feature has seams of its own, and can be switched off.
+stood still over six releases. Each other feature has seams of its own, and is off where one is missing.
 """
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import transformers
@@ -50,16 +50,13 @@ SEAMS: dict[str, dict[type[Any], Sequence[str]]] = {
 """By feature, the methods that it needs with their parameters; "" is the choice of rows and the checkpoints."""
 
 
-OFF = {
-    "vade_down_sampling": ", or set vade_down_sampling='none'",
-    "vade_images_once": ", or set vade_images_once=False",
-}
 SEE_ROWS = ("_prepare_inputs", "training_step", "compute_loss", "_compute_loss", "_get_per_token_logps_and_entropies")
 """Methods through which a subclass sees the rows that are trained on, and their pixels."""
 
 
-def lacking(feature: str) -> list[str]:
-    """Return what the installed libraries lack of the seams of a feature."""
+@functools.cache
+def lacking(feature: str) -> str:
+    """Return what the installed libraries lack of the seams of a feature, or an empty text."""
     found = []
     for owner, methods in SEAMS[feature].items():
         for name, parameters in (method.rstrip(")").split("(") for method in methods):
@@ -68,18 +65,29 @@ def lacking(feature: str) -> list[str]:
             open_ended = any(each.kind is each.VAR_KEYWORD for each in known.values())  # a user's function around it
             if method is None or not (open_ended or {*filter(None, parameters.split(", "))} <= known.keys()):
                 found.append(f"{owner.__name__}.{name}({parameters})")
-    return found
+    return (
+        f"TRL {trl.__version__} with transformers {transformers.__version__} lacks " + ", ".join(found)
+        if found
+        else ""
+    )
 
 
-def check_seams(features: Iterable[str]) -> None:
-    """Raise `LibraryError`, with what to install or to switch off, if the libraries lack what a feature needs."""
-    for feature in features:
-        if found := lacking(feature):
+def check_seams(args: Any, say: Callable[[str], Any]) -> None:
+    """Refuse libraries that lack what the settings ask for. Call `say` for each feature that is off by default.
+
+    Raises:
+        LibraryError: with what is lacking, and what to install.
+    """
+    explicit = ("", *(["vade_down_sampling"] if args.vade_down_sampling not in (None, "none") else []))
+    for feature in (*explicit, *(["use_vllm"] if args.use_vllm else [])):
+        if lack := lacking(feature):
             raise LibraryError(
-                f"TRL {trl.__version__} with transformers {transformers.__version__} lacks {', '.join(found)}, which "
-                f"{feature or 'the choice of rows'} needs. Install 'trl{TESTED_TRL}' with a transformers of its time, "
-                f"or a newer trl_vade than {__version__}{OFF.get(feature, '')}."
+                f"{lack}, which {feature or 'the choice of rows'} needs. Install 'trl{TESTED_TRL}' with a "
+                f"transformers of its time, or a newer trl_vade than {__version__}."
             )
+    for feature in ("vade_down_sampling", "vade_images_once"):
+        if (lack := lacking(feature)) and getattr(args, feature) not in ("none", False):
+            say(f"{lack}, so {feature} is off. The training goes on as in TRL.")
 
 
 def signature_of(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -8,7 +8,7 @@ from trl_vade.selection.on_time import OnTimeSelection
 
 from ..down_sampling import order_is_free
 from ..presets import is_adaptive
-from ..seams import own_views
+from ..seams import lacking, own_views
 from .processor import cuts_tiles, image_parts, processing_once
 from .store import PixelStore
 from .tower import has_dropout, pixels_in_place
@@ -33,7 +33,7 @@ class ImagesOnce:
         if trainer is None:
             return
         self._trainer, args = trainer, trainer.args
-        self.on = args.vade_images_once and self._is_possible()
+        self.on = args.vade_images_once and not lacking("vade_images_once") and self._is_possible()
         self.tower_once = self.on and is_adaptive(args) and not has_dropout(trainer.model)
         self.grouped = self.tower_once and order_is_free(args) and not trainer.aux_loss_enabled
 
