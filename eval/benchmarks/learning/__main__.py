@@ -10,6 +10,7 @@ the same rollouts to spend, initial passes and refills included. Stages:
     tune     each arm at several learning rates, on seeds of its own, until the best one is inside the grid
     runs     main arms on 32 fresh seeds, peers on 16 of them, challengers and ablations on 8
     confirm  the rule's choice and the next by it, vanilla GRPO and the oracle on 16 seeds that nothing else used
+    column   the default with a column of pass rates, beside it and vanilla GRPO, on 16 seeds of their own
     trainer  vanilla GRPO and the default through `VADEGRPOTrainer` itself, on the first four of these seeds
     report   tables on the standard output, pictures beside the results
 
@@ -27,7 +28,7 @@ from pathlib import Path
 from ..machine import machine
 from .arms import DEFAULT
 from .curves import read
-from .protocol import CONFIRMED, KEY, PLANS, SEEDS, STAGES, VANILLA, check_frozen, tasks
+from .protocol import COLUMN_ARMS, CONFIRMED, KEY, PLANS, SEEDS, STAGES, VANILLA, check_frozen, tasks
 from .worker import build, work
 
 OF_TUNING = ("seconds", "machine", "versions", "commit", "rollouts", "score")  # what is kept of a run that tunes
@@ -35,8 +36,8 @@ OF_TUNING = ("seconds", "machine", "versions", "commit", "rollouts", "score")  #
 
 def run_stage(stage, options, pool):
     """Make the runs that the stage lacks; return whether all were made before the time was up."""
-    arms = {"confirm": CONFIRMED, "trainer": (VANILLA, DEFAULT)}.get(stage, tuple(SEEDS))
-    arms = [arm for arm in arms if arm in (options.arms or SEEDS)]
+    arms = {"confirm": CONFIRMED, "trainer": (VANILLA, DEFAULT), "column": COLUMN_ARMS}.get(stage, tuple(SEEDS))
+    arms = [arm for arm in arms if arm in (options.arms or arms)]
     while True:
         left = tasks(stage, read(options.results), machine()["machine"], regimes=options.regimes, arms=arms)
         left = [task for task in left if not options.seeds or task["seed"] in options.seeds]

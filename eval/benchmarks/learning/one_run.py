@@ -11,6 +11,7 @@ import torch
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from trl_vade.data.row_views import prompt_texts
+from trl_vade.trainer.initial_posterior import COLUMN_COUNTS
 from trl_vade.trainer.presets import setting
 from trl_vade.trainer.selection_choice import make_signal
 
@@ -19,12 +20,13 @@ from .arms import sampler_of, settings
 from .encoded_rows import EncodedRows
 from .fast_grpo import train
 from .fast_policy import FastPolicy
-from .pools import load_regime, load_stronger
+from .pools import load_other, load_regime
 from .regimes import REGIMES, Regime
 
 NUM_GROUPS, NUM_GENERATIONS = 32, 8
 ROLLOUTS_A_BATCH = NUM_GROUPS * NUM_GENERATIONS
 WATCHED = 128
+COLUMN_ANSWERS = 16  # of each row, that a share in a column is of
 BINS = 10
 
 
@@ -43,11 +45,18 @@ def run(
     model = AutoModelForImageTextToText.from_pretrained(directory).eval()
     processor = AutoProcessor.from_pretrained(directory)
     policy, judge = (fast_policy(described, model, processor, rows) for rows in encoded)
+
+    def rates(of: str) -> np.ndarray:
+        """Exact pass rates of the base policy, or of one that was taught more or less."""
+        if of == "the base policy":
+            return policy.pass_rates()
+        other = load_other(described, seed, stronger=of == "a stronger one")
+        model = AutoModelForImageTextToText.from_pretrained(other).eval()
+        return fast_policy(described, model, processor, encoded[0]).pass_rates()
+
     anchors = None
     if arm == "bots":
-        stronger = AutoModelForImageTextToText.from_pretrained(load_stronger(described, seed, progress=False)).eval()
-        references = (policy, fast_policy(described, stronger, processor, encoded[0]))
-        anchors = np.stack([each.pass_rates() for each in references], axis=1)
+        anchors = np.stack([rates("the base policy"), rates("a stronger one")], axis=1)
     sampler = sampler_of(
         arm,
         len(pool),
@@ -57,6 +66,10 @@ def run(
         anchors=anchors,
         prompts=[*prompt_texts(pool)],
     )
+    if args.column:
+        shares = np.random.default_rng(seed).binomial(COLUMN_ANSWERS, rates(args.column)) / COLUMN_ANSWERS
+        weight = np.full(len(pool), COLUMN_COUNTS * args.vade_warm_start_discount)
+        sampler.take_over(np.arange(len(pool)), weight * shares, weight)
     history = train(
         policy,
         sampler,

@@ -109,14 +109,15 @@ def _load_model(regime: Regime, seed: int, cache_dir: str | os.PathLike[str] | N
     return load_testbed_model(seed, cache_dir, settings=regime.recipe, progress=progress)
 
 
-def load_stronger(
-    regime: Regime, seed: int, cache_dir: str | os.PathLike[str] | None = None, *, progress: bool = True
-) -> Path:
-    """Return the directory of a policy that was taught more than the base policy of `regime`, with the same seed."""
+def load_other(regime: Regime, seed: int, *, stronger: bool, cache_dir: str | os.PathLike[str] | None = None) -> Path:
+    """Return the directory of a policy that was taught more or less than the base policy of `regime`, of the same seed."""
     if isinstance(regime.recipe, ChainSFTSettings):
-        stronger = replace(regime.recipe, until_loss=0.02, shares=(1.0,) * len(regime.recipe.lengths))
-        return load_chain_model(seed, cache_dir, stronger, progress=progress)
-    return load_testbed_model(seed, cache_dir, settings=replace(regime.recipe, steps=1350), progress=progress)
+        taught = (
+            {"until_loss": 0.02, "shares": (1.0,) * len(regime.recipe.lengths)} if stronger else {"until_loss": 0.3}
+        )
+        return load_chain_model(seed, cache_dir, replace(regime.recipe, **taught), progress=False)
+    steps = 1350 if stronger else 450
+    return load_testbed_model(seed, cache_dir, settings=replace(regime.recipe, steps=steps), progress=False)
 
 
 def regime_key(regime: Regime, seed: int) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from .arms import ABLATIONS, CHALLENGERS, MAIN, PEERS
+from .arms import ABLATIONS, CHALLENGERS, COLUMNS, DEFAULT, MAIN, PEERS
 from .curves import Record, area
 from .pools import regime_key
 from .regimes import REGIMES
@@ -62,8 +62,10 @@ SEEDS |= {arm: range(300, 308) for arm in (*CHALLENGERS, *ABLATIONS) if arm not 
 SEEDS[LATE] = range(316, 332)
 CONFIRMING_SEEDS = range(400, 416)
 CONFIRMED = (VANILLA, BEST, LATE, "prior by prompt, rest by even draw")  # the rule's choice, and the next by it
-TRAINER_SEEDS, TRAINER_REGIMES = CONFIRMING_SEEDS[:4], ("staged", "no_headroom")
-STAGES = ("tune", "runs", "confirm", "trainer")
+TRAINER_SEEDS = CONFIRMING_SEEDS[:4]
+COLUMN_SEEDS, COLUMN_ARMS = range(500, 516), (VANILLA, DEFAULT, *COLUMNS)
+ONLY = {"trainer": ("staged", "no_headroom"), "column": ("staged", "wide")}  # regimes of a stage
+STAGES = ("tune", "runs", "confirm", "trainer", "column")
 FACTOR = 2.0  # between neighbouring learning rates
 FROZEN = Path(__file__).parent / "frozen.json"
 
@@ -150,20 +152,20 @@ def tasks(
     Raises:
         ValueError: the learning rate of an arm is not known yet.
     """
-    wanted = [arm for arm in SEEDS if arm in set(arms)]
+    wanted = [arm for arm in (*SEEDS, *COLUMNS) if arm in set(arms)]
     if stage == "tune":
         tuned = [arm for arm in wanted if arm in TUNING_SEEDS]
         every = [t for arm in tuned for regime in regimes for t in tuning(records, regime, arm)]
         done = {key(record) for record in records}
         return sorted((t for t in every if key(t) not in done), key=lambda t: (t["arm"] not in MAIN, t["seed"]))
-    seeds: dict[str, Iterable[int]] = {"confirm": CONFIRMING_SEEDS, "trainer": TRAINER_SEEDS}
+    seeds: dict[str, Iterable[int]] = {"confirm": CONFIRMING_SEEDS, "trainer": TRAINER_SEEDS, "column": COLUMN_SEEDS}
     lacking: list[Task] = []
     here = {key(record) for record in records if record["machine"] == machine}
     beside = {(r["stage"], r["regime"], r["seed"], r["machine"]) for r in records if r["arm"] == VANILLA}
     paired = {key(r) for r in records if (r["stage"], r["regime"], r["seed"], r["machine"]) in beside}
-    for seed in sorted({seed for arm in wanted for seed in seeds.get(stage, SEEDS[arm])}):
-        for regime in [name for name in regimes if stage != "trainer" or name in TRAINER_REGIMES]:
-            of_seed = [arm for arm in wanted if seed in seeds.get(stage, SEEDS[arm])]
+    for seed in sorted({seed for arm in wanted for seed in seeds.get(stage) or SEEDS[arm]}):
+        for regime in [name for name in regimes if name in ONLY.get(stage, PLANS)]:
+            of_seed = [arm for arm in wanted if seed in (seeds.get(stage) or SEEDS[arm])]
             of_seed = [arm for arm in of_seed if arm not in ABLATIONS or PLANS[regime].ablations]
             missing = [tuned_task(stage, records, regime, arm, seed) for arm in of_seed]
             missing = [t for t in missing if key(t) not in paired]
