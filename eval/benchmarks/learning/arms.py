@@ -65,8 +65,8 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     "paper, last update": {"vade_preset": "paper_last_update"},
 }
 # The default, with `vade_posterior_init="column:..."`: a share of 16 answers of another policy for each row. Written
-# down on 2026-11-27, before the first run. Prediction against the default: of the base policy +0.01 in staged and +0.02
-# in wide, of the weaker one level in both, of the stronger one -0.01 in both, as it takes hard rows for easy ones.
+# down on 2026-11-27, before the first run. Prediction against the default: of the base policy +0.01 in staged and
+# +0.02 in wide, of the weaker one level in both, of the stronger one -0.01 in both: it takes hard rows for easy ones.
 COLUMNS: dict[str, dict[str, Any]] = {
     f"column of {policy}": {"vade_preset": "balanced", "column": policy}
     for policy in ("the base policy", "a weaker one", "a stronger one")

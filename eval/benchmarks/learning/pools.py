@@ -110,12 +110,11 @@ def _load_model(regime: Regime, seed: int, cache_dir: str | os.PathLike[str] | N
 
 
 def load_other(regime: Regime, seed: int, *, stronger: bool, cache_dir: str | os.PathLike[str] | None = None) -> Path:
-    """Return the directory of a policy that was taught more or less than the base policy of `regime`, of the same seed."""
+    """Return the directory of a policy that was taught more or less than the base policy, with the same seed."""
     if isinstance(regime.recipe, ChainSFTSettings):
-        taught = (
-            {"until_loss": 0.02, "shares": (1.0,) * len(regime.recipe.lengths)} if stronger else {"until_loss": 0.3}
-        )
-        return load_chain_model(seed, cache_dir, replace(regime.recipe, **taught), progress=False)
+        more = {"until_loss": 0.02, "shares": (1.0,) * len(regime.recipe.lengths)}
+        taught = replace(regime.recipe, **(more if stronger else {"until_loss": 0.3}))
+        return load_chain_model(seed, cache_dir, taught, progress=False)
     steps = 1350 if stronger else 450
     return load_testbed_model(seed, cache_dir, settings=replace(regime.recipe, steps=steps), progress=False)
 
