@@ -269,7 +269,7 @@ class VADEAsyncGRPOTrainer(trl_async.AsyncGRPOTrainer):
 
     @functools.cached_property
     def _keys(self) -> NDArray[np.int64]:
-        return sample_keys(self.train_dataset)[0]
+        return sample_keys(self.train_dataset)
 
     def _identity(self, feedback: Feedback) -> dict[str, Any]:
         """Return the facts that a posterior depends on."""

@@ -98,7 +98,7 @@ def load_rows(options):
         )
     if "id" in names:
         return rows.cast_column("id", Value("string"))
-    return rows.add_column("id", [f"{key:016x}" for key in sample_keys(rows)[0].astype(np.int64).view(np.uint64)])
+    return rows.add_column("id", [f"{key:016x}" for key in sample_keys(rows).astype(np.int64).view(np.uint64)])
 
 
 class Writer:

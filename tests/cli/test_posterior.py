@@ -32,7 +32,7 @@ def write_posterior(folder, rows, *, step=100, solved=lambda row: row / ROWS, ba
     for _ in range(batches):
         sampler.draw(len(chosen))
         sampler.observe(chosen, [8 * solved(row) for row in chosen], [8] * len(chosen))
-    keys, _ = sample_keys(rows)
+    keys = sample_keys(rows)
     metadata = {
         "success_reward": "accuracy_reward",
         "sampler": "thompson",

@@ -240,7 +240,7 @@ def test_longer_rows_are_left_out_of_what_is_trained_and_evaluated_on(vision_mod
     trainer = vade_trainer(vision_model_path, args, rows, eval_dataset=evaluated)
     assert trainer.train_dataset[:]["prompt"] == rows[:4]["prompt"]
     assert {name: len(part) for name, part in trainer.eval_dataset.items()} == {"all": 4, "short": 1}
-    assert len(trainer.selection.dataset) == len(trainer.selection.sample_keys[0]) == 4
+    assert len(trainer.selection.dataset) == len(trainer.selection.sample_keys) == 4
     left_out, all_left = logs
     assert left_out.startswith("train_dataset: 1 of 5 rows are dropped")
     assert all(f" {part}" in left_out for part in (f"vade_max_prompt_length={lengths[3]}", f"has {lengths[4]}."))

@@ -17,11 +17,11 @@ from trl_vade.data.row_keys import dataset_fingerprint, find_rows, sample_keys
 
 
 def keys_of(dataset):
-    return sample_keys(dataset)[0].tolist()
+    return sample_keys(dataset).tolist()
 
 
 def fingerprint(dataset):
-    return dataset_fingerprint(sample_keys(dataset)[0])
+    return dataset_fingerprint(sample_keys(dataset))
 
 
 def prompts(*texts, **columns):
@@ -40,52 +40,45 @@ def of_pictures(column, *pictures, kind=None, **columns):
 # --------------------------------------------------------------------------------------------- keys of today and ever
 
 LISTS = [[stored(0), stored(1)], [stored(1), stored(0)], [], None]
-GOLDEN = {  # rows, their keys, and the number of copies, of commit 418822d
+GOLDEN = {  # rows and their keys, of commit 418822d
     "ids": (
         prompts("a", "b", "c", id=["row-0", "row-1", "Zoë"]),
         [3895935349179561361, 3045826666036341790, 2007109978278718739],
-        0,
     ),
-    "numbers as ids": (prompts("a", "a", id=[7, 8]), [-6408369425759800123, 2386552977871519886], 0),
+    "numbers as ids": (prompts("a", "a", id=[7, 8]), [-6408369425759800123, 2386552977871519886]),
     "texts, one twice": (
         prompts("one", "two", "one"),
         [-8363872284606787905, -3438256141024559728, 6753202002658019146],
-        1,
     ),
     "messages": (
         Dataset.from_list([{"prompt": asked("hello")}, {"prompt": [asked("hello")[0] | {"name": "Ada"}]}]),
         [-3758998677086759885, 8757723060930557299],
-        0,
     ),
     "one picture": (
         of_pictures("image", stored(0, "a.png"), None, stored(1)),
         [5362189905912775379, 7089869781924512376, -4995254925500906563],
-        0,
     ),
     "pictures": (
         of_pictures("images", *LISTS, kind=datasets.List(datasets.Image()), prompt=[asked("what?")] * 4),
         [5948574721571442930, -8034153502160456403, -7887497293341290987, 7306145159120949098],
-        0,
     ),
     "by all columns": (
         prompts("play", "play", "play", seed=[1, 2, 2], level=[0.5, 1.0, 1.0], day=[date(2026, 1, 2)] * 3),
         [7734135216730966363, 5708647156308472366, 8598147859768990109],
-        1,
     ),
     "no prompt": (
         Dataset.from_dict({"environment": ["maze", "maze", "chess"], "seed": [1, 2, 1]}),
         [7354526610364996380, -494753352259761488, 1811843083489412816],
-        0,
     ),
-    "a missing file": (of_pictures("image", "/nowhere/a.png"), [287163441063480483], 0),
+    "a missing file": (of_pictures("image", "/nowhere/a.png"), [287163441063480483]),
 }
 
 
 def test_keys_are_these_numbers_since_they_are_saved_in_files():
     """Another number would make every saved posterior impossible to join."""
-    for name, (rows, keys, copies) in GOLDEN.items():
-        assert (keys_of(rows), sample_keys(rows)[1]) == (keys, copies), name
-        if not copies:
+    for name, (rows, keys) in GOLDEN.items():
+        assert keys_of(rows) == keys, name
+        if name not in ("texts, one twice", "by all columns"):  # which have copies
             assert keys_of(rows.select([*range(len(rows))][::-1])) == keys[::-1]
 
 
@@ -166,9 +159,9 @@ def test_the_same_images_in_another_folder_or_in_the_table_itself_are_the_same(i
 def test_another_image_under_the_same_name_is_another_row_and_with_ids_no_image_file_is_read(image_files):
     before, named = keys_of(with_files(image_files)), keys_of(with_files(image_files, id=["a", "b", "c"]))
     shutil.copy(image_files[2], image_files[1])
-    after, copies = sample_keys(with_files(image_files))
+    after = keys_of(with_files(image_files))
     assert [old == new for old, new in zip(before, after, strict=True)] == [True, False, False]  # the last is a copy
-    assert (after[1], copies) == (before[2], 1)
+    assert after[1] == before[2]
     for file in image_files:
         file.unlink()
     assert keys_of(with_files(image_files, id=["a", "b", "c"])) == named
@@ -187,9 +180,9 @@ def test_rows_of_one_prompt_are_told_apart_by_their_other_columns(image_files):
     boards = prompts(*["play"] * 3, board=[[1], [2], [1, 2]])
     half = prompts(*["play"] * 3, id=["a", "b", "b"], n=[1, 2, 3])
     for rows in (boards, half, with_files(image_files).rename_column("image", "goal")):
-        keys, num_copies = sample_keys(rows)
-        assert num_copies == 0
-        assert keys_of(rows.select(order)) == keys[order].tolist()  # wherever a row stands, it has its key
+        assert (
+            keys_of(rows.select(order)) == sample_keys(rows)[order].tolist()
+        )  # wherever a row stands, it has its key
     one, two = keys_of(prompts("one", "two"))
     keys = keys_of(prompts("one", "two", "two", answer=["a", "b", "c"]))  # only for rows that need them
     assert keys[0] == one
@@ -200,13 +193,12 @@ def test_rows_of_one_prompt_are_told_apart_by_their_other_columns(image_files):
 @given(st.lists(st.sampled_from("abcdef"), min_size=1, max_size=10), st.randoms(use_true_random=False))
 def test_reordered_rows_have_their_keys_reordered_copy_for_copy(texts, random):
     order = random.sample(range(len(texts)), len(texts))
-    keys, num_copies = sample_keys(prompts(*texts))
-    moved, num_moved = sample_keys(prompts(*[texts[row] for row in order]))
-    assert num_copies == num_moved == len(texts) - len(set(texts))
+    keys, moved = sample_keys(prompts(*texts)), sample_keys(prompts(*[texts[row] for row in order]))
+    assert len({*keys.tolist()}) == len(texts)
     for text in set(texts):  # the first of a text has the first key of that text, and so on
         of_text = [key for key, each in zip(keys.tolist(), texts, strict=True) if each == text]
         assert [key for key, row in zip(moved.tolist(), order, strict=True) if texts[row] == text] == of_text
-    if not num_copies:
+    if len(texts) == len({*texts}):
         assert moved.tolist() == keys[order].tolist()
 
 

@@ -80,7 +80,7 @@ def test_the_texts_of_all_prompts_are_read_without_a_picture_or_a_transform():
 
 
 def named(dataset):
-    return names_and_tasks(dataset, sample_keys(dataset)[0], np.arange(len(dataset)), "task")["sample_id"]
+    return names_and_tasks(dataset, sample_keys(dataset), np.arange(len(dataset)), "task")["sample_id"]
 
 
 def named_rows(ids):
@@ -98,17 +98,17 @@ def test_an_id_is_the_name_and_a_row_without_one_has_its_key():
         pa.nulls(1),
     ):
         dataset = named_rows(ids).select(range(len(ids))[::-1])
-        keys = [key_text(key) for key in sample_keys(dataset)[0].tolist()]
+        keys = [key_text(key) for key in sample_keys(dataset).tolist()]
         texts = [key if one is None else str(one) for one, key in zip(dataset["id"], keys, strict=True)]
         assert named(dataset) == named(dataset.with_format("numpy")) == texts
     for ids in ([[1], [2], [3]], [b"a", b"b", b"c"]):  # without a text
         for dataset in (named_rows(pa.array(ids)), named_rows(pa.array(ids)).remove_columns("id")):
-            assert named(dataset) == [key_text(key) for key in sample_keys(dataset)[0].tolist()]
+            assert named(dataset) == [key_text(key) for key in sample_keys(dataset).tolist()]
 
 
 def test_a_table_of_a_posterior_gets_the_names_and_tasks_of_its_rows_only():
     dataset = named_rows(pa.array(list("abcd"))).add_column("task", ["x", None, "y", "x"])
-    keys, visited = sample_keys(dataset)[0], np.array([1, 3])
+    keys, visited = sample_keys(dataset), np.array([1, 3])
     assert names_and_tasks(dataset, keys, visited, "task") == {"sample_id": ["b", "d"], "task": [None, "x"]}
     assert names_and_tasks(dataset, keys, visited, "kind")["task"] is None
     assert names_and_tasks(dataset, keys, visited[:0], "task") == {"sample_id": [], "task": []}

@@ -8,6 +8,7 @@ import pytest
 
 NOTEBOOK = json.loads((Path(__file__).parents[2] / "examples" / "quickstart.ipynb").read_text(encoding="utf-8"))
 CODE = [cell for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code"]
+INSTALL, *CELLS = CODE
 
 
 @pytest.fixture
@@ -19,7 +20,7 @@ def names(monkeypatch, tmp_path, vision_model_path):
     plt.switch_backend("Agg")
     monkeypatch.setattr(plt, "show", lambda: None)
     names = {}
-    for cell in CODE:
+    for cell in CELLS:
         exec(compile("".join(cell["source"]), cell["id"], "exec"), names)
     yield names
     plt.close("all")
@@ -43,6 +44,7 @@ def test_the_notebook_compares_two_runs_and_shows_the_rows_that_its_posterior_fi
 
 
 def test_the_notebook_is_saved_as_the_format_asks_and_without_outputs():
+    assert INSTALL["source"][0].startswith("%pip install")
     assert (NOTEBOOK["nbformat"], NOTEBOOK["nbformat_minor"]) == (4, 5)
     names = [cell["id"] for cell in NOTEBOOK["cells"]]
     assert len(set(names)) == len(names)

@@ -11,8 +11,8 @@ from tests.support.own_samplers import OWN, WorstLast
 from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError, SnapshotMismatchError
 from trl_vade.samplers import Draw, ThompsonSampler
+from trl_vade.samplers.own import as_text, find_sampler, make_own
 from trl_vade.samplers.snapshot import load_snapshot, save_snapshot, state_digest
-from trl_vade.trainer.own_sampler import as_text, find_sampler, make_own
 
 
 def run(sampler, steps=3):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from transformers import TrainerState
 
-from trl_vade.trainer.checkpoint.folders import checkpoints, look_at, write_marker
+from trl_vade.checkpoints import checkpoints, look_at, write_marker
 
 FILES = (
     "model.safetensors",

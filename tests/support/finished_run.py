@@ -5,9 +5,10 @@ import json
 import numpy as np
 
 from trl_vade import ThompsonSampler, save_snapshot
+from trl_vade.checkpoints import TRAINER_STATE_FILE
 from trl_vade.selection.log import SelectionLog
 from trl_vade.selection.outcomes import group_outcomes
-from trl_vade.selection.report.record import RUN_FILE, TRAINER_STATE_FILE
+from trl_vade.selection.report.record import RUN_FILE
 
 NAN = float("nan")
 MIXED, SOLVED, UNSCORED = [1, 0], [1, 1], [NAN, NAN]

@@ -423,6 +423,7 @@ class LoopbackHub(Handlers, Loopback):
                 response = HTMLResponse("<html><h1>Injected by a test</h1></html>", fault.status, fault.headers)
             elif fault.status:
                 response = Refused(fault.status, fault.reason, **fault.headers).response
+        response.headers["Access-Control-Allow-Origin"] = "*"  # to pages of other hosts, such as a Space
         await response(scope, receive, send)
 
     def __exit__(self, *error):

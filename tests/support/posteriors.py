@@ -61,7 +61,7 @@ def save_example(folder, step=200, size=24, **facts):
     steps = {"last_update": 1 + row, "visits": 1 + row % 4}
     sampler.posterior.load_state_dict(sampler.posterior.state_dict() | counts | steps | {"step": 50})
     run = {"global_step": step, "rollouts": 6400}
-    save_snapshot(folder, sampler, metadata=FACTS | {"run": run} | facts, sample_key=sample_keys(QUESTIONS)[0])
+    save_snapshot(folder, sampler, metadata=FACTS | {"run": run} | facts, sample_key=sample_keys(QUESTIONS))
     return folder / POSTERIOR_FILE
 
 

@@ -160,8 +160,7 @@ def test_an_error_of_the_console_switches_it_off_and_the_training_goes_on(
 
 
 @pytest.mark.usefixtures("ctrl_c")
-@pytest.mark.parametrize(("strategy", "said"), [("steps", 'resume_from_checkpoint="auto"'), ("no", "no checkpoint")])
-def test_an_interrupted_run_says_last_how_to_go_on(text_model_path, text_rows, make_args, capsys, strategy, said):
+def test_an_interrupted_run_says_last_how_to_go_on(text_model_path, text_rows, make_args, capsys):
     calls = []
 
     def interrupted(**columns):
@@ -171,7 +170,7 @@ def test_an_interrupted_run_says_last_how_to_go_on(text_model_path, text_rows, m
         return says_a_digit(**columns)
 
     with pytest.raises(KeyboardInterrupt):
-        run(text_model_path, text_rows, make_args, interrupted, save_strategy=strategy, save_steps=100)
+        run(text_model_path, text_rows, make_args, interrupted, save_strategy="steps", save_steps=100)
     *_, last = capsys.readouterr().out.splitlines()
-    assert last.startswith(f"Stopped at step {2 if strategy == 'steps' else 1}")
-    assert said in last
+    assert last.startswith("Stopped at step 2")
+    assert 'resume_from_checkpoint="auto"' in last

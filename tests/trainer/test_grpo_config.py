@@ -164,7 +164,6 @@ REFUSED_TOGETHER = [
     ({"vade_posterior_init": "rollout", "vade_sampler": "uniform"}, "vade_posterior_init='prior'"),
     *(({"vade_posterior_init": "user/repo", "vade_sampler": kind}, "'prior'") for kind in ("uniform", OWN)),
     *(({"vade_stratify_by": "task", "vade_sampler": kind}, "None") for kind in ("uniform", OWN)),
-    ({"vade_down_sampling": "d3s", "top_entropy_quantile": 0.5}, "vade_down_sampling='rows'"),
     # Measured with vLLM 0.31: every group was one completion, repeated.
     ({"generation_kwargs": {"seed": 7}, "use_vllm": True, "vllm_mode": "colocate"}, "`seed`"),
 ]

@@ -9,7 +9,6 @@ import pytest
 import torch
 from transformers import TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
-from trl.trainer.utils import RepeatSampler
 
 from tests.support.rows import make_text_rows
 from tests.support.runs import always_half, assert_equal_weights, logged, says_a_digit, train, weights
@@ -31,14 +30,11 @@ def test_every_override_has_the_signature_of_the_installed_parent():
     assert {*wrong} <= {"init_hf_repo"}  # transformers before 5.18 has no `private`
 
 
-def test_no_epoch_makes_a_list_of_all_rows_for_tickets_that_nobody_reads(made, text_rows, monkeypatch):
+def test_each_epoch_has_as_many_tickets_as_stock_has_rows(made):
     stock = list(made(trainer_class=GRPOTrainer).get_train_dataloader())
-    trainer = made()
-    loader = trainer.get_train_dataloader()
-    monkeypatch.setattr(torch, "randperm", None)
+    loader = made().get_train_dataloader()
     for _epoch in range(2):
         assert [len(tickets) for tickets in loader] == [len(batch) for batch in stock]
-    assert isinstance(trainer._get_train_sampler(text_rows), RepeatSampler)  # of rows, as it is
 
 
 class StopAtTheBeginning(TrainerCallback):

@@ -4,14 +4,12 @@ import inspect
 import threading
 import time
 from functools import partial
-from itertools import product
 
 import datasets
 import pytest
 from datasets import Dataset
 from PIL import Image
 from trl import GRPOTrainer
-from trl.trainer.utils import RepeatSampler
 
 from tests.support.marks import slow, slow_but
 from tests.support.refusals import refused
@@ -21,7 +19,6 @@ from trl_vade.errors import ImageDecodeError
 from trl_vade.samplers.snapshot import state_digest
 from trl_vade.selection.log import SelectionLog
 from trl_vade.selection.on_time import OnTimeSelection
-from trl_vade.trainer.loader import TicketDataset, TicketSampler
 
 
 def rows_with_pictures():
@@ -150,15 +147,6 @@ def test_a_damaged_image_ends_the_run_at_the_batch_that_chose_its_row_and_names_
         trainer.train()
     assert trainer.state.global_step == trainer.selection.sampler.posterior.step == 2
     assert_nothing_runs_on(trainer)
-
-
-def test_there_are_as_many_tickets_as_the_stock_sampler_has_items():
-    """TRL's own length has to be what it gives: the loader, and so the number of steps, would else differ."""
-    for num_rows, repeats, batch_size, rounds in product([0, 1, 7, 24], [1, 3], [1, 4, 30], [1, 2]):
-        stock = RepeatSampler(TicketDataset(num_rows), repeats, batch_size, rounds, seed=1)
-        tickets = TicketSampler(stock)
-        assert len(tickets) == len(list(tickets)) == len(list(stock)) == len(list(tickets))
-        assert set(tickets) <= {0}
 
 
 def test_trl_still_counts_micro_batches_in_step_and_buffers_inputs():

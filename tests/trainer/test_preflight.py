@@ -88,7 +88,7 @@ class Game:
 
 
 def test_an_environment_that_owns_its_data_trains_and_tasks_that_share_a_prompt_are_rows_of_their_own(
-    agent_model_path, make_args, tmp_path, caplog
+    agent_model_path, make_args, tmp_path
 ):
     agent = {"processing_class": agent_tokenizer(agent_model_path), "environment_factory": Game}
     trainer = VADEGRPOTrainer(agent_model_path, None, make_args(max_steps=1), **agent)
@@ -96,8 +96,7 @@ def test_an_environment_that_owns_its_data_trains_and_tasks_that_share_a_prompt_
     assert (trainer.selection, trainer.state.global_step) == (None, 1)
     tasks = board_rows(12).map(lambda row: {"prompt": [{"role": "user", "content": "say 1"}]})
     trainer = VADEGRPOTrainer(agent_model_path, None, make_args(output_dir=str(tmp_path / "rows")), tasks, **agent)
-    assert "equal an earlier row" not in caplog.text
-    assert trainer.selection.sample_keys[1] == 0
+    assert len({*trainer.selection.sample_keys.tolist()}) == 12
 
 
 def make_trainer(*arguments, **named):

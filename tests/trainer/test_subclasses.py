@@ -12,7 +12,7 @@ from trl.experimental.gmpo import GMPOConfig, GMPOTrainer
 from tests.support.marks import slow
 from tests.support.runs import assert_equal_weights, says_a_digit, weights
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
-from trl_vade.trainer.method_owners import SEE_ROWS
+from trl_vade.trainer.seams import SEE_ROWS
 
 
 class VADEFirst(VADEGRPOTrainer, GMPOTrainer):

@@ -12,10 +12,10 @@ from tests.docs.pages import ROOT
 from tests.support.runs import logged
 from tests.test_upstream import SCRIPTS as PAGES
 from trl_vade import VADEGRPOTrainer
+from trl_vade.hub.model_card import complete_metadata
 from trl_vade.trainer import grpo_trainer
 from trl_vade.trainer.batch_rows import with_pixels_counted
 from trl_vade.trainer.generation.corrections import without_empty_images
-from trl_vade.trainer.publishing.model_card import _complete_metadata
 
 ELSEWHERE = {  # the pages of docs/upstream whose correction is driven both ways in another file
     "tests/engines/test_engines.py": "fsdp2_weights vision_embeddings",
@@ -33,7 +33,7 @@ ELSEWHERE = {  # the pages of docs/upstream whose correction is driven both ways
     "tests/trainer/generation/test_colocated.py": "colocated_requests",
     "tests/trainer/generation/test_corrections.py": "rows_without_images video_token",
     "tests/trainer/generation/test_engine_processor.py": "engine_processor",
-    "tests/trainer/publishing/test_publication.py": "skipped_pushes",
+    "tests/hub/test_publication.py": "skipped_pushes",
 }
 
 
@@ -103,6 +103,6 @@ def test_callback_states(run, by_transformers):
 @pytest.mark.parametrize("licence", ["license", None])
 def test_card_licence(licence):
     data = ModelCardData(**({"licence": licence} if licence else {"license": "mit"}))
-    _complete_metadata(data, {}, vision=False)
+    complete_metadata(data, {}, vision=False)
     assert data.get("licence") is None
     assert data.license == (None if licence else "mit")

@@ -23,11 +23,11 @@ from trl_vade.samplers.snapshot import POSTERIOR_FILE, load_snapshot
 from trl_vade.selection.log import SelectionLog
 from trl_vade.selection.report.record import read_run
 from trl_vade.selection.report.summary import summarise
-from trl_vade.trainer.warm_start import evidence, what_to_say
+from trl_vade.selection.warm_start import evidence, what_to_say
 
 
 def keys_of(rows):
-    return sample_keys(rows)[0] if len(rows) else np.zeros(0, dtype=np.int64)
+    return sample_keys(rows) if len(rows) else np.zeros(0, dtype=np.int64)
 
 
 def table_of(rows, alpha, beta):
@@ -37,7 +37,8 @@ def table_of(rows, alpha, beta):
 
 
 def join(table, dataset, min_match=0.0, discount=0.2, source="the posterior"):
-    return evidence(table, keys_of(dataset), source, discount=discount, min_match=min_match)
+    saved = table.sample_key, table.alpha, table.beta
+    return evidence(keys_of(dataset), saved, source, discount=discount, min_match=min_match)
 
 
 COUNTS = st.floats(0, 1e6, allow_subnormal=False)
@@ -52,7 +53,7 @@ def test_a_row_begins_with_the_discounted_counts_of_its_namesake_and_all_others_
     counts = [data.draw(st.tuples(COUNTS, COUNTS)) for _ in range(there)]
     table, sampler = table_of(numbered_rows(there), *zip(*counts, strict=True)), ThompsonSampler(here)
     warm = join(table, numbered_rows(here).select(order), discount=discount)
-    sampler.take_over(warm.outcomes.sample_index, warm.outcomes.successes, warm.outcomes.trials)
+    sampler.take_over(warm.sample_index, warm.successes, warm.trials)
     for place, row in enumerate(order):
         alpha, beta = counts[row] if row < there else (0.0, 0.0)
         expected = (discount * alpha + 1) / (discount * (alpha + beta) + 2)
@@ -63,7 +64,7 @@ def test_too_few_rows_in_common_are_another_data_set():
     for matched in (5, 4, 0):
         table = table_of(numbered_rows(100).select(range(30 - matched, 40 - matched)), [1] * 10, [1] * 10)
         if matched == 5:
-            assert len(join(table, numbered_rows(30), 0.5).outcomes.sample_index) == 5
+            assert len(join(table, numbered_rows(30), 0.5).sample_index) == 5
             continue
         with refused(SnapshotMismatchError, names=["'user/repo'", 10, matched, "50%"], offers=["prior"]):
             join(table, numbered_rows(30), 0.5, source="user/repo")
@@ -136,7 +137,11 @@ def test_a_resume_repeats_the_run_and_needs_no_source(text_model_path, text_rows
 
 def said_of(source, rows, args, success_reward):
     table = load_posterior(source)
-    return what_to_say(join(table, rows), table, args, len(rows), success_reward)
+    here = {"num_generations": args.num_generations, "success_threshold": args.vade_success_threshold}
+    here["success_reward"] = success_reward
+    return what_to_say(
+        str(source), table.metadata, here, (len(table), len(rows), len(join(table, rows).sample_index)), 0.2
+    )
 
 
 def test_what_was_learned_in_another_way_is_said_with_both_sides(text_rows, first_run, warm_args):
@@ -160,7 +165,7 @@ def test_facts_of_a_strangers_file_make_no_other_line_of_the_log(text_rows, warm
 
 def test_a_step_of_a_repository_is_the_same_evidence_as_the_run(text_rows, first_run, tmp_path):
     stage_posterior(tmp_path, Path(first_run) / POSTERIOR_FILE, posterior_table(load_snapshot(first_run)))
-    ours, shared = (join(load_posterior(source), text_rows).outcomes for source in (first_run, tmp_path))
+    ours, shared = (join(load_posterior(source), text_rows) for source in (first_run, tmp_path))
     assert shared.sample_index.tolist() == ours.sample_index.tolist()
     assert shared.trials.tolist() == ours.trials.tolist()
 

@@ -10,7 +10,7 @@ from transformers import HfArgumentParser
 from trl import ModelConfig, ScriptArguments, TrlParser
 
 from trl_vade.errors import ConfigurationError, abbreviated
-from trl_vade.trainer.docstring_help import help_from_docstring
+from trl_vade.settings import help_from_docstring
 from trl_vade.trainer.grpo_config import VADEGRPOConfig
 
 from .data_sets import load_splits

@@ -12,10 +12,10 @@ import trl.rewards
 from trl import ModelConfig, get_peft_config, get_quantization_config
 
 from trl_vade import VADEEvalCallback, VADEGRPOConfig, VADEGRPOTrainer
+from trl_vade.checkpoints import find_checkpoint
 from trl_vade.errors import ConfigurationError, HubError, VADEError
 from trl_vade.evaluation.callback import planned
 from trl_vade.hub.uploading import is_hub_id
-from trl_vade.trainer.checkpoint.folders import find_checkpoint
 from trl_vade.trainer.presets import setting
 
 from .data_sets import TESTBED, pick_split

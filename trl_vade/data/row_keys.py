@@ -61,8 +61,8 @@ def find_rows(saved_key: IntArray, sample_key: IntArray) -> tuple[NDArray[np.boo
     return sample_key[rows] == saved_key, rows
 
 
-def sample_keys(dataset: Dataset) -> tuple[NDArray[np.int64], int]:
-    """Return a key of each row, (N,) int64, cached by `row_values` and read-only, and the number of copies.
+def sample_keys(dataset: Dataset) -> NDArray[np.int64]:
+    """Return a key of each row, (N,) int64, cached by `row_values` and read-only.
 
     A key stays with its row when rows are added, dropped or reordered. It is a hash of the row's `id` if that column
     has a different value in each row. Otherwise it is a hash of the prompt and the bytes of the image files; an `id`
@@ -70,7 +70,7 @@ def sample_keys(dataset: Dataset) -> tuple[NDArray[np.int64], int]:
     that equal an earlier row in all columns are copies and are distinguished by their order.
     """
     if "id" in dataset.column_names and not len(_alike(keys := content_keys(dataset, ["id"]))):
-        return keys, 0
+        return keys
     every, content = dataset.column_names, [name for name in CONTENT if name in dataset.column_names]
     # The keys of all columns are complements, so that none equals the key of an `id`.
     keys = content_keys(dataset, content) if content else ~content_keys(dataset, every)
@@ -78,7 +78,7 @@ def sample_keys(dataset: Dataset) -> tuple[NDArray[np.int64], int]:
     if len(alike) and 0 < len(content) < len(every):
         keys = np.array(keys)
         keys[alike] = ~content_keys(dataset.select(alike), every)
-    return _with_copies_apart(keys) if len(alike) else (keys, 0)
+    return _with_copies_apart(keys) if len(alike) else keys
 
 
 def dataset_fingerprint(keys: NDArray[np.int64]) -> str:
@@ -86,14 +86,14 @@ def dataset_fingerprint(keys: NDArray[np.int64]) -> str:
     return hashlib.sha256(np.ascontiguousarray(keys, dtype="<i8")).hexdigest()
 
 
-def _with_copies_apart(keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
-    """Replace the keys of all copies but the first; return the keys, (N,), and the number of copies."""
+def _with_copies_apart(keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Replace the keys of all copies but the first."""
     rows, apart, seen = _alike(keys), np.array(keys), Counter[int]()
     for row, key in zip(rows.tolist(), keys[rows].tolist(), strict=True):
         if seen[key]:
             [apart[row]] = keys_of_columns({"copy": [seen[key]], "of": [key]})
         seen[key] += 1
-    return apart, len(rows) - len(seen)
+    return apart
 
 
 def _alike(keys: NDArray[np.int64]) -> NDArray[np.int64]:

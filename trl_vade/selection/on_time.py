@@ -11,7 +11,6 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 from accelerate import Accelerator
-from accelerate.logging import get_logger
 from accelerate.utils import broadcast
 from datasets import Dataset
 from numpy.typing import NDArray
@@ -24,8 +23,6 @@ from .batch_metrics import InFlight
 from .feedback import Feedback
 from .outcomes import GroupOutcomes
 from .rollouts import enough_for
-
-logger = get_logger(__name__)
 
 
 class OnTimeSelection:
@@ -41,14 +38,6 @@ class OnTimeSelection:
         self.loader = RowLoader(dataset, num_generations=self.num_generations, accelerator=accelerator)
         self.in_flight: InFlight | None = None  # the rows that were chosen and have no scores yet
         self._seconds_before = 0.0  # of selection, before the last generation batch was chosen
-
-    def say_transform(self) -> None:
-        """Log a warning if the rows have a transform, which runs less often here than in TRL."""
-        if self.loader.decoder.has_transform:
-            logger.warning(
-                "The training rows have a transform (`Dataset.set_transform`). The trainer runs it once for each "
-                "chosen row, and TRL for each completion. With a random one a group's completions share one draw."
-            )
 
     def choose(self) -> Rows:
         """Draw K rows, load them, and return this process's share, one item a completion."""
@@ -98,7 +87,7 @@ class OnTimeSelection:
         return metrics | {"selection_seconds": seconds} if metrics else {}
 
     @functools.cached_property
-    def sample_keys(self) -> tuple[NDArray[np.int64], int]:
+    def sample_keys(self) -> NDArray[np.int64]:
         """The result of `row_keys.sample_keys`, computed once."""
         return sample_keys(self.dataset)
 

@@ -1,4 +1,9 @@
-"""The rollouts of a generation batch to train on: those with a gradient, or the most varied (D3S, 2509.22115)."""
+"""The rollouts of a generation batch to train on: those with a gradient, or the most varied (D3S, 2509.22115).
+
+And their order.
+"""
+
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -47,3 +52,19 @@ def scheduled(share: float | list[float] | tuple[float, float], progress: float)
 def first_of(live: NDArray[np.bool_], size: int) -> NDArray[np.int64]:
     """Return the places of the first `size` live rows or groups, ascending; the first others fill them up."""
     return np.sort(np.concatenate([np.flatnonzero(live), np.flatnonzero(~live)])[:size])
+
+
+def side_by_side(pictures: Sequence[Hashable], window: int) -> list[int]:
+    """Return the places, (B,), of completions in an order with those of one picture together.
+
+    Pictures come in the order of their first completion in a window of so many places, such as those of an optimiser
+    step. No completion leaves its window.
+    """
+    order = []
+    for start in range(0, len(pictures), window):
+        places = range(start, min(start + window, len(pictures)))
+        rank: dict[Hashable, int] = {}
+        for place in places:
+            rank.setdefault(pictures[place], len(rank))
+        order += sorted(places, key=lambda place: rank[pictures[place]])
+    return order

@@ -30,7 +30,7 @@ from trl_vade.version import TESTED_TRL
 
 from .batch_rows import Batch, ended
 from .images.processor import image_parts
-from .method_owners import owners
+from .seams import owner_of
 from .thinning import Thinning
 from .variants import own_advantages, replace_advantages
 
@@ -81,9 +81,8 @@ class GenerationBatch:
         rows_change = trainer.tools or trainer.environment_factories is not None or trainer.rollout_func is not None
         # What a subclass makes of a batch, or of the completions, it does once.
         methods = ("_generate_and_score_completions", "_generate")[: 1 if self._refills else 2]
-        ours = all(owners(trainer, method)[0].__module__.startswith("trl_vade.") for method in methods)
+        ours = all(owner_of(type(trainer), method).__module__.startswith("trl_vade.") for method in methods)
         self._scores_first = wanted and ours and not rows_change
-        self._unfilled = 0  # generation batches that could not be filled
         self.output: tuple[Any, ...] | None = None
         self.rewards: torch.Tensor | None = None
 
@@ -164,7 +163,13 @@ class GenerationBatch:
         while (missing := missing - int(rounds[-1].moves.any(axis=1).sum())) > 0:
             more = selection.refill(missing) if len(rounds) <= trainer.args.vade_max_refills else None
             if more is None:
-                self._warn_of_unfilled(missing, rounds)
+                logger.warning_once(
+                    "vade_dynamic_sampling: a generation batch has groups without a gradient after its last refill "
+                    f"(vade_max_refills={trainer.args.vade_max_refills}). There are no more in a reward outage, or if "
+                    "too few other rows are left. Training continues; these groups have an advantage of 0. If "
+                    "frac_reward_zero_std stays above 0, the rows are too easy or too hard for this policy, or "
+                    "num_generations is too small. This is said once."
+                )
                 break
             rounds.append(self._round(more))
         whole = first
@@ -214,20 +219,6 @@ class GenerationBatch:
         found = [values for _, values in sorted(gather_object([*mine]), key=itemgetter(0))]
         share = len(found) // accelerator.num_processes
         return found[accelerator.process_index * share :][:share]
-
-    def _warn_of_unfilled(self, missing: int, rounds: list[Round]) -> None:
-        """Log a warning about a batch with `missing` groups without a gradient: the 1st, 10th, 100th, and so on."""
-        self._unfilled += 1
-        if str(self._unfilled).rstrip("0") != "1":
-            return
-        groups = self._trainer.selection.num_groups
-        logger.warning(
-            f"vade_dynamic_sampling: {groups - missing} of the {groups} groups of a generation batch have a gradient "
-            f"after {len(rounds) - 1} refills (vade_max_refills={self._trainer.args.vade_max_refills}). There are no "
-            "more in a reward outage, or if too few other rows are left. Training continues; the other groups have an "
-            f"advantage of 0 (batches of this kind so far: {self._unfilled}). If it happens often, the rows are too "
-            "easy or too hard for this policy, or num_generations is too small."
-        )
 
 
 def _make_one_value_of_each_length(metrics: dict[str, list[float]], groups: list[int]) -> None:

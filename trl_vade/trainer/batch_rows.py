@@ -88,6 +88,21 @@ def joined(parts: list[Batch]) -> Batch:
     return {name: join([part[name] for part in parts]) for name in parts[0]}
 
 
+def images_to_move(batch: Batch, *, alone: bool) -> list[tuple[int, ...]]:
+    """Return the number of the first image of each completion, or (); nothing where completions must stay in place.
+
+    Args:
+        batch: split by completion, with numbers in place of pixels (see `images.store`). Without numbers all stay.
+        alone: whether this process trains alone. Several would wait for the gradients of a vision tower that a
+            micro-batch without images does not use, so completions without images stay where TRL put them.
+    """
+    pixels = batch.get("pixel_values")
+    if pixels is None or not len(pixels) or torch.is_floating_point(pixels[0]):
+        return []
+    firsts = [tuple(numbers.flatten()[:1].tolist()) for numbers in pixels]
+    return firsts if alone or () not in firsts else []
+
+
 def cut_padding(batch: Batch, multiple: int = 1) -> Batch:
     """Return the batch without the columns that are padding in every row.
 

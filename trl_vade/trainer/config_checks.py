@@ -1,6 +1,6 @@
 """Checks of a run's settings, made when the configuration is made and again when the trainer is.
 
-`field_checks` judges each setting by itself. Here are the rules between settings, and of names.
+`trl_vade.settings` judges each setting by itself. Here are the rules between settings, and of names.
 """
 
 import os
@@ -8,11 +8,11 @@ from contextlib import suppress
 from typing import Any
 
 from trl_vade.errors import ConfigurationError, abbreviated
+from trl_vade.samplers.own import check_sampler
+from trl_vade.settings import check_settings
 
 from .down_sampling import reason_against_lossless, refuse_lossless
-from .field_checks import check_fields
-from .own_sampler import check_sampler
-from .presets import POSTERIOR_INITS, column_of, is_adaptive, is_own, setting, warm_start_source
+from .presets import POSTERIOR_INITS, column_of, is_adaptive, is_own, setting
 
 
 def validate(args: Any, config: type) -> None:
@@ -34,11 +34,6 @@ def validate(args: Any, config: type) -> None:
             "the run."
         )
     refuse_lossless(args, reason_against_lossless(args))
-    if args.vade_down_sampling == "d3s" and args.top_entropy_quantile < 1:
-        raise ConfigurationError(
-            f"vade_down_sampling='d3s' with top_entropy_quantile={args.top_entropy_quantile}: both choose tokens. Set "
-            "top_entropy_quantile=1.0, or vade_down_sampling='rows'."
-        )
     if args.vade_variants is not None:
         _check_variants(args)
 
@@ -47,7 +42,7 @@ def check_own_settings(args: Any, config: type) -> None:
     """Check the settings of VADE, which need no others. `vade_success_threshold` may come as a text."""
     if isinstance(args.vade_success_threshold, str):
         args.vade_success_threshold = _threshold_of(args.vade_success_threshold)
-    check_fields(args, config)
+    check_settings(args, config)
     check_sampler(args.vade_sampler)
     init = setting(args, "posterior_init")
     if not (init in POSTERIOR_INITS or "/" in init or column_of(args) or os.path.exists(init)):
@@ -57,12 +52,8 @@ def check_own_settings(args: Any, config: type) -> None:
             "'user/repo@revision' on the Hub, or an existing folder."
         )
     sampler = setting(args, "sampler")
-    if init == "rollout" and not is_adaptive(args):
-        raise ConfigurationError(
-            "vade_posterior_init='rollout' with vade_sampler='uniform' would spend num_generations rollouts on every "
-            "row for a posterior that this sampler does not use. Set vade_posterior_init='prior'."
-        )
-    given = {"posterior_init": (warm_start_source(args), "'prior'"), "stratify_by": (args.vade_stratify_by, "None")}
+    counts = init == "prior" or (init == "rollout" and is_adaptive(args))  # rollouts teach a sampler of one's own
+    given = {"posterior_init": (None if counts else init, "'prior'"), "stratify_by": (args.vade_stratify_by, "None")}
     for name, (value, off) in given.items():
         if value is not None and sampler not in ("thompson", "greedy"):
             raise ConfigurationError(
@@ -80,7 +71,6 @@ def _threshold_of(text: str) -> float | str | None:
 
 
 def _check_variants(args: Any) -> None:
-    """Refuse settings that cannot work with variants."""
     pairs = f"vade_variants={args.vade_variants!r} and vade_variant_groups={args.vade_variant_groups}"
     groups, together = args.generation_batch_size // args.num_generations, 1 + args.vade_variant_groups
     if not args.vade_variant_groups:

@@ -3,8 +3,7 @@
 import math
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,25 +12,18 @@ from transformers import PrinterCallback, ProgressCallback
 from transformers.trainer import DEFAULT_PROGRESS_CALLBACK
 from trl.trainer.utils import get_config_model_id
 
+from trl_vade.checkpoints import complete_checkpoints
 from trl_vade.selection.report.record import Run, data_set_of
-from trl_vade.selection.report.summary import change_of, summarise, verdict, with_error
+from trl_vade.selection.report.summary import change_of, figures, summarise, verdict, with_error
 from trl_vade.selection.report.writing import PAGE_FILE
 from trl_vade.version import __version__
 
-from .checkpoint.folders import complete_checkpoints
+from .callbacks import HarmlessCallback, callback_of, harmless
 from .loader import generate_every
 from .presets import is_adaptive, setting
-from .report import HarmlessCallback, callback_of, harmless, live_run
+from .report import live_run
 from .run_facts import run_names
 
-SHARES = {  # words, by metric without `vade/`
-    "effective_gradient_ratio": "useful",
-    "predicted_effective_ratio": "predicted",
-    "selected_pass_rate": "chosen",
-    "mean_pass_rate": "all",
-    "coverage": "seen",
-}
-OTHERS = {"reward": "reward", "loss": "loss", "grad_norm": "grad", "completions/mean_length": "length"}
 ENOUGH = 2  # epochs; below it the posterior knows too little of most rows
 
 
@@ -128,20 +120,6 @@ def install_console(trainer: Any) -> None:
         trainer.add_callback(VADEConsoleCallback(trainer))
 
 
-@contextmanager
-def saying_how_it_ended(trainer: Any) -> Iterator[None]:
-    """Let the console say how the training in the block went, unless it ended in an error."""
-    ended = True
-    try:
-        yield
-    except Exception:
-        ended = False
-        raise
-    finally:
-        if ended and (console := callback_of(trainer, VADEConsoleCallback)) is not None:
-            console.finish()
-
-
 def header(trainer: Any, max_steps: int) -> Iterator[str]:
     """Yield the lines of the start. The last warns of rows that come too rarely to choose by."""
     args, selection, sampler = trainer.args, trainer.selection, setting(trainer.args, "sampler")
@@ -169,19 +147,3 @@ def header(trainer: Any, max_steps: int) -> Iterator[str]:
             "Rows come too rarely to choose by: the posterior tells rows apart only after they were seen. Raise "
             "max_steps or gradient_accumulation_steps, use fewer rows, or set vade_posterior_init to another run's."
         )
-
-
-def figures(log: Mapping[str, Any]) -> str:
-    """Return the figures of a logging step in one line.
-
-    A run without a sampler of ours has useful groups, too: all but those of equal rewards.
-    """
-    log = {name: value for name, value in log.items() if value is not None}  # of rewards without any score
-    found = {name: log.get(f"vade/{name}", log.get(f"vade/{name.replace('pass_rate', 'spread')}")) for name in SHARES}
-    if found["effective_gradient_ratio"] is None and "frac_reward_zero_std" in log:
-        found["effective_gradient_ratio"] = 1 - log["frac_reward_zero_std"]
-    parts = [f"{SHARES[name]} {100 * value:.0f} %" for name, value in found.items() if value is not None]
-    if "vade/even_draw_ratio" in log:
-        parts[0] += f" (even {100 * log['vade/even_draw_ratio']:.0f} %)"
-    others = " ".join(f"{word} {log[name]:.3g}" for name, word in OTHERS.items() if name in log)
-    return " ".join(parts if len(parts) > 1 else [*parts, others])

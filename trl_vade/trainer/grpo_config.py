@@ -5,10 +5,10 @@ from typing import Annotated, Any, Literal
 
 from trl import GRPOConfig
 
+from trl_vade.samplers.own import as_text
+from trl_vade.settings import has_what_it_needs, help_from_docstring, settings_of
+
 from .config_checks import validate
-from .docstring_help import help_from_docstring
-from .field_checks import has_what_it_needs, settings_of
-from .own_sampler import as_text
 from .presets import PRESETS, setting
 
 
@@ -123,12 +123,12 @@ class VADEGRPOConfig(GRPOConfig):
         ConfigurationError: A setting cannot work. Settings are checked when the configuration is made.
     """
 
-    # Beside the type stands the setting's rule, see `field_checks`.
+    # Beside the type stands the setting's rule, see `trl_vade.settings`.
     vade_preset: Annotated[
         Literal["balanced", "frontier", "paper", "paper_symmetric", "paper_greedy", "paper_last_update"],
         {"of": "posterior"},
     ] = "balanced"
-    vade_sampler: str | None = None  # an object becomes the import path of its class, see `own_sampler.PathOf`
+    vade_sampler: str | None = None  # an object becomes the import path of its class, see `samplers.own.PathOf`
     vade_information_gain: Annotated[Literal["asymmetric", "symmetric"] | None, {"of": "posterior"}] = None
     vade_cooldown: Annotated[float | None, {"range": "[0, 1)", "of": "posterior"}] = None
     vade_decay_sampled: Annotated[float | None, {"range": "[0, 1]", "card": False}] = None

@@ -5,6 +5,7 @@ They stand in the order of a training run: its start, the rows, a generation bat
 
 import inspect
 import textwrap
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,14 @@ from trl import GRPOTrainer
 from trl_vade.data.decoding import naming_row
 from trl_vade.data.own_values import own_rows
 from trl_vade.hub.posteriors.table import named_dataset
+from trl_vade.hub.publication import Publication
+from trl_vade.processes import refuse_differing_weights
 from trl_vade.selection.batch_metrics import log_metrics
 from trl_vade.selection.on_time import OnTimeSelection
 
 from .batch import GenerationBatch
 from .batch_rows import with_gradient, with_pixels_counted
+from .callbacks import StepTimer, callback_of
 from .checkpoint.preemption import LastCheckpoint
 from .checkpoint.resuming import (
     checkpoint_being_saved,
@@ -29,23 +33,19 @@ from .checkpoint.resuming import (
     say_what_lacks,
 )
 from .console import install_console
-from .equal_processes import refuse_differing_weights
 from .generation.corrections import correct_generation, without_missing_images
 from .generation.engine_processor import engine_with_trainers_processor
 from .images.once import ImagesOnce
 from .initial_posterior import may_resume, read_warm_start
-from .loader import TicketDataset, TicketSampler, UndisturbedWorker, numbers_of, of_tickets, rows_of_batch
-from .logged_pictures import pictures_once
+from .loader import numbers_of, of_tickets, rows_of_batch, undisturbed
+from .logs import TaskMetrics, pictures_once
 from .preflight import look_over
 from .presets import is_adaptive
-from .publishing.model_card import write_model_card
-from .publishing.publication import Publication
-from .report import VADEReportCallback, callback_of
+from .publishing import PRIVATE, push_checkpoint, push_now, write_model_card
+from .report import VADEReportCallback
 from .run_start import start_run, whole_run
 from .seams import arguments_of, signature_of
 from .selection_choice import make_selection
-from .step_timer import StepTimer
-from .task_metrics import TaskMetrics
 from .thinning import PLACE, ROW_SHARE
 
 
@@ -106,12 +106,13 @@ class VADEGRPOTrainer(GRPOTrainer):
         on_time = look_over(arguments, type(self))
         args = arguments["args"]
         self._warm_start = None if may_resume(args) else read_warm_start(args)
-        rows = (lambda: (self.train_dataset, self.selection.sample_keys[0])) if on_time else None
-        self.publication = Publication(args, rows)
+        rows = (lambda: (self.train_dataset, self.selection.sample_keys)) if on_time else None
+        self.publication = Publication(args, rows, PRIVATE)
         with engine_with_trainers_processor(self, args):
             super().__init__(**arguments, **others)
         self._rows = self.train_dataset  # the rows of the selection; the user may replace `train_dataset`
-        refuse_differing_weights(self)
+        rewards = zip(self.reward_func_names, self.reward_funcs, strict=True)
+        refuse_differing_weights([("The reference model", self.ref_model), *rewards])
         self._images = ImagesOnce(self)
         correct_generation(self)
         self._last_checkpoint = LastCheckpoint(self.accelerator)
@@ -160,16 +161,12 @@ class VADEGRPOTrainer(GRPOTrainer):
             return super().get_train_dataloader()
         with of_tickets(self):
             loader = super().get_train_dataloader()
-        loader.base_dataloader.worker_init_fn = UndisturbedWorker(loader.base_dataloader.worker_init_fn)
+        loader.base_dataloader.worker_init_fn = partial(undisturbed, loader.base_dataloader.worker_init_fn)
         if is_adaptive(self.args):
             # Each epoch, a loader draws a seed for its workers from torch's global generator. With `ignore_data_skip`
             # a resumed run starts its epochs elsewhere, and would sample other completions. uniform stays like TRL.
             loader.base_dataloader.generator = torch.Generator().manual_seed(self.args.seed)
         return loader
-
-    def _get_train_sampler(self, dataset=None):
-        stock = super()._get_train_sampler(dataset)
-        return TicketSampler(stock) if isinstance(stock.data_source, TicketDataset) else stock
 
     def _prepare_inputs(self, generation_batch):
         """Choose the rows in place of the tickets when a generation batch is due, and keep those to train on."""
@@ -257,7 +254,7 @@ class VADEGRPOTrainer(GRPOTrainer):
     def _save_checkpoint(self, model, trial):
         with checkpoint_being_saved(self, trial) as folder:
             super()._save_checkpoint(model, trial)
-        self.publication.push_checkpoint(self, folder)
+        push_checkpoint(self, folder)
 
     def save_model(self, output_dir=None, _internal_call=False):
         """Save the model as the Trainer does, and the posterior (in a checkpoint: the reference model, too)."""
@@ -315,7 +312,7 @@ class VADEGRPOTrainer(GRPOTrainer):
                 self.init_hf_repo(token, private)
         finally:  # a model whose repository cannot be made is on the disk
             self.save_model(_internal_call=True)
-        pushed = self.publication.push_now(self, commit_message, {"revision": revision, "token": token}, card)
+        pushed = push_now(self, commit_message, {"revision": revision, "token": token}, card)
         return self.publication.wait_for(pushed, in_train=self.is_in_train) if blocking else pushed
 
     def create_model_card(self, model_name=None, dataset_name=None, tags=None):

@@ -16,11 +16,11 @@ from trl import GRPOConfig
 
 from trl_vade.data.pass_rates import pass_rates
 from trl_vade.hub.uploading import is_hub_id
+from trl_vade.processes import on_main_process
 from trl_vade.selection.outcomes import GroupOutcomes
+from trl_vade.selection.warm_start import evidence, what_to_say
 
-from .main_process import on_main_process
 from .presets import COLUMN, column_of, setting, warm_start_source
-from .warm_start import evidence, what_to_say
 
 logger = get_logger(__name__)
 
@@ -84,12 +84,16 @@ def initialise_posterior(trainer: Any) -> None:
     table, trainer._warm_start = trainer._warm_start or read_warm_start(args), None
     commit = table.metadata.get("revision")
     named = source if not commit or Path(source).exists() else f"{source.partition('@')[0]}@{commit}"
-    keys, discount = selection.sample_keys[0], args.vade_warm_start_discount
-    warm = evidence(table, keys, named, discount=discount, min_match=MIN_MATCH)
-    for message in what_to_say(warm, table, args, len(keys), selection.feedback.signal.facts["success_reward"]):
+    keys, discount = selection.sample_keys, args.vade_warm_start_discount
+    saved = table.sample_key, table.alpha, table.beta
+    found = evidence(keys, saved, named, discount=discount, min_match=MIN_MATCH)
+    here = {"num_generations": args.num_generations, "success_threshold": args.vade_success_threshold}
+    here["success_reward"] = args.vade_success_reward or selection.feedback.signal.facts["success_reward"]
+    rows = len(table), len(keys), len(found.sample_index)
+    for message in what_to_say(named, table.metadata, here, rows, discount):
         logger.warning(message)  # a level that is shown by default
     local = initial_posterior_facts(args)["posterior_init"] == LOCAL
-    selection.feedback.warm_start(warm.outcomes, LOCAL if local else named)  # the log is pushed
+    selection.feedback.warm_start(found, LOCAL if local else named)  # the log is pushed
 
 
 def _believe_column(trainer: Any, column: str) -> None:
@@ -108,7 +112,6 @@ def _believe_column(trainer: Any, column: str) -> None:
 
 
 def _roll_out_every_row(trainer: Any) -> None:
-    """Generate and score `num_generations` rollouts of every row."""
     metrics, trainer._metrics["train"] = trainer._metrics["train"], defaultdict(list)
     batch, trainer._batch = trainer._batch, None  # nothing is trained on
     num_batches = -(-len(trainer.train_dataset) // trainer.selection.num_groups)

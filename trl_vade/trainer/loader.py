@@ -4,74 +4,40 @@ The next choice depends only on the sampler. It is known as soon as the present 
 sampling, as soon as the last refill is scored.
 """
 
-import itertools
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import torch
-
 from .initial_posterior import generating, initialise_posterior
 from .presets import setting
 
 
-class TicketDataset(torch.utils.data.Dataset):
-    """Data set of tickets in place of the training rows: item i is the number i, and is never used.
-
-    The loader may then read ahead, run workers, skip batches on resume and start epochs at no cost, and chooses
-    nothing. TRL and the Trainer keep their own arithmetic of lengths and steps.
-    """
-
-    def __init__(self, num_rows: int):
-        self.num_rows = num_rows
-
-    def __len__(self) -> int:
-        return self.num_rows
-
-    def __getitem__(self, index: int) -> int:
-        return index
-
-
-class TicketSampler(torch.utils.data.Sampler[int]):
-    """Sampler that repeats ticket 0, as often as `stock` yields. TRL's sampler would list all rows in each epoch."""
-
-    def __init__(self, stock: Any):
-        self._stock = stock  # the `RepeatSampler` (TRL 1.16) of a `TicketDataset`
-
-    def __len__(self) -> int:
-        return len(self._stock)
-
-    def __iter__(self) -> Iterator[int]:
-        return itertools.repeat(0, len(self))
-
-
 @contextmanager
 def of_tickets(trainer: Any) -> Iterator[None]:
-    """Replace the trainer's rows by tickets within the block."""
+    """Replace the trainer's rows by their numbers within the block, so that its loader carries tickets.
+
+    It may then read ahead, run workers, skip batches on resume and start epochs at no cost, and chooses nothing.
+    TRL and the Trainer keep their own arithmetic of lengths and steps. No ticket is ever used.
+    """
     rows = trainer.train_dataset
-    trainer.train_dataset = TicketDataset(len(rows))
+    trainer.train_dataset = range(len(rows))
     try:
         yield
     finally:
         trainer.train_dataset = rows
 
 
-class UndisturbedWorker:
-    """Start of a loader's worker, which has nothing to do, but would end the run if a signal ended it.
+def undisturbed(init: Callable[[int], Any] | None, number: int) -> None:
+    """Start a loader's worker, and let it ignore the signals that stop a run, before TRL's `init`.
 
-    Slurm signals all processes of a job, and the trainer still has to save a last checkpoint.
+    A worker has nothing to do, but would end the run if a signal ended it. Slurm signals all processes of a job, and
+    the trainer still has to save a last checkpoint.
     """
-
-    def __init__(self, init: Callable[[int], Any] | None):
-        self._init = init
-
-    def __call__(self, number: int) -> None:
-        """Ignore the signals that stop a run, and then do what TRL asks for."""
-        for each in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(each, signal.SIG_IGN)
-        if self._init:
-            self._init(number)
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, signal.SIG_IGN)
+    if init:
+        init(number)
 
 
 def generate_every(trainer: Any) -> int:

@@ -64,7 +64,6 @@ def _load_processing_class(model: Any, args: GRPOConfig) -> Any:
 
 
 def _shorter(rows: Dataset, count: Callable[[Dataset], Any], args: GRPOConfig, name: str) -> Dataset:
-    """Return `rows` without those whose prompt is too long."""
     lengths, most = count(rows), args.vade_max_prompt_length
     kept = np.flatnonzero(lengths <= most)
     if len(kept) == len(rows):

@@ -12,19 +12,20 @@ from trl_vade.data.columns import refuse_columns
 from trl_vade.data.pass_rates import pass_rates
 from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.rewards.functions import refuse_rows
+from trl_vade.samplers.own import find_sampler
 
 from .config_checks import validate
 from .grpo_config import VADE_DEFAULTS, VADEGRPOConfig, with_vade_defaults
 from .overlong import drop_overlong
-from .own_sampler import find_sampler
 from .presets import column_of, is_adaptive, is_own, setting
-from .seams import check_seams
+from .seams import check_seams, owner_of
 from .variants import lay_out_variants, variant_rows
 
 logger = get_logger(__name__)
 
 READ_BEFORE = ("vade_max_prompt_length", "vade_variants")
 """Settings for which every row is read before training."""
+SETTLED = "_vade_sampler_settled"  # marks settings whose sampler is not the user's choice
 LIBRARIES = ("transformers", "trl", "trl_vade")
 """Packages whose trainers load the rows as VADE expects it."""
 
@@ -64,7 +65,7 @@ def look_over(arguments: dict[str, Any], trainer_class: type) -> bool:
 
 def resolve_args(args: GRPOConfig | None, model: Any) -> GRPOConfig:
     """Return `args` with VADE's fields. For None, return defaults with an output directory named after `model`."""
-    if isinstance(getattr(args, "vade_sampler", None), NotAsked):  # chosen for another trainer with the same `args`
+    if args is not None and vars(args).pop(SETTLED, False):  # for another trainer with the same `args`
         args.vade_sampler = None
     if args is None:
         model_id = model if isinstance(model, str) else get_config_model_id(model.config)
@@ -114,7 +115,7 @@ def why_not_chosen(args: GRPOConfig, rows: Any, trainer_class: type) -> str | No
         if getattr(args.accelerator_config, name):
             return f"accelerator_config.{name}=True lets one process read the rows for all"
     for name in ("_get_train_sampler", "get_train_dataloader"):
-        owner: Any = next(kind for kind in trainer_class.__mro__ if name in vars(kind))
+        owner = owner_of(trainer_class, name)
         if owner.__module__.partition(".")[0] not in LIBRARIES:
             return f"{owner.__name__}.{name} decides which rows are loaded"
     return None
@@ -123,8 +124,7 @@ def why_not_chosen(args: GRPOConfig, rows: Any, trainer_class: type) -> str | No
 def settle_sampler(args: GRPOConfig, reason: str | None) -> None:
     """Make a run uniform for which there is a `reason` against a choice, and say so; refuse if a choice was asked for.
 
-    `vade_sampler` is set to `"uniform"` in `args`, as a text that another trainer with the same `args` does not take
-    for the user's.
+    `vade_sampler` is set to `"uniform"` in `args`, and a mark that tells it from the user's.
 
     Raises:
         ConfigurationError: `vade_sampler`, or a setting that needs a posterior, was set.
@@ -137,7 +137,8 @@ def settle_sampler(args: GRPOConfig, reason: str | None) -> None:
             f"vade_sampler={args.vade_sampler!r} cannot choose rows: {reason}. Change that, or set "
             "vade_sampler='uniform', which leaves the rows to TRL."
         )
-    args.vade_sampler = args.vade_sampler or NotAsked("uniform")
+    if args.vade_sampler is None:
+        args.vade_sampler, vars(args)[SETTLED] = "uniform", True
     logger.warning(plain)
     validate(args, VADEGRPOConfig)
     for name in ("vade_variants", "vade_dynamic_sampling", "vade_posterior_hub_id"):
@@ -146,13 +147,6 @@ def settle_sampler(args: GRPOConfig, reason: str | None) -> None:
                 f"{name}={getattr(args, name)!r} needs a posterior or refills. {plain} Change that, or set "
                 f"{name}={VADE_DEFAULTS[name]!r}."
             )
-
-
-class NotAsked(str):
-    """The value of a setting that the trainer chose."""
-
-    def __reduce__(self) -> Any:
-        return str, (str(self),)
 
 
 def check_stratify_by(args: GRPOConfig, rows: Dataset) -> None:

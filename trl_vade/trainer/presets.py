@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from .own_sampler import SAMPLERS
+from trl_vade.samplers.own import SAMPLERS
 
 COLUMN = "column:"  # begins the value of `vade_posterior_init` that names a column of pass rates
 POSTERIOR_INITS = ("prior", "rollout")  # any other value is a source, see `warm_start_source`

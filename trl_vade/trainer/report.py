@@ -1,58 +1,23 @@
 """The files that a run leaves for people: `vade_run.json`, `vade_rows.json`, and the report at the end."""
 
-import functools
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import numpy as np
 from accelerate.logging import get_logger
-from transformers import TrainerCallback
 
-from trl_vade.data.row_views import describe_row, key_text, row_labels
 from trl_vade.files import save_whole
-from trl_vade.selection.report.record import ROWS_FILE, RUN_FILE, SHOWN, Run
+from trl_vade.selection.report.record import ROWS_FILE, RUN_FILE, Run
+from trl_vade.selection.report.rows import rows_of_report
 from trl_vade.selection.report.writing import write_report
 
-from .presets import setting
+from .callbacks import HarmlessCallback, harmless
 from .run_facts import describe_run, run_names
 
 logger = get_logger(__name__)
 
-MOST_STRATA = 100  # labels; more are names of rows, and no tasks
-NAMED = 50  # rows at each end of the pass rates that have their id and question in `vade_rows.json`
-
-Kind = TypeVar("Kind", bound=TrainerCallback)
-
-
-def callback_of(trainer: Any, kind: type[Kind]) -> Kind | None:
-    """Return the callback of this class of a trainer, or None if it was removed."""
-    return next((each for each in trainer.callback_handler.callbacks if isinstance(each, kind)), None)
-
-
-class HarmlessCallback(TrainerCallback):
-    """Callback that its first error in a method decorated by `harmless` switches off."""
-
-    active = True
-    absence: str  # the sentence of the warning, such as "The console is off"
-
-
-def harmless(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Log an error of a method of a `HarmlessCallback`, and do nothing from then on."""
-
-    @functools.wraps(method)
-    def guarded(callback: HarmlessCallback, *positional: Any, **named: Any) -> Any:
-        if not callback.active:
-            return None
-        try:
-            return method(callback, *positional, **named)
-        except Exception as error:
-            callback.active = False
-            logger.warning(f"{callback.absence} ({type(error).__name__}: {error}). The training is not affected.")
-
-    return guarded
+USUAL = ("task", "level")  # columns that name the tasks
 
 
 class VADEReportCallback(HarmlessCallback):
@@ -90,31 +55,13 @@ class VADEReportCallback(HarmlessCallback):
             write_report(self._trainer.args.output_dir, replace(run, about=self.about, rows=self._save_rows()))
 
     def _save_rows(self) -> dict[str, Any]:
-        """Write `vade_rows.json` and return its content."""
-        selection = self._trainer.selection
-        posterior, keys = selection.sampler.posterior, selection.sample_keys[0]
-        seen, means = np.flatnonzero(posterior.visits > 0), posterior.posterior_mean
-        # Ties are in the order of the keys as texts, as in `trl-vade posterior show`.
-        order = seen[np.lexsort((keys[seen].view(np.uint64), means[seen]))].tolist()
-        hardest, easiest = order[:NAMED], order[max(len(order) - NAMED, NAMED) :][::-1]
-        shown = {*hardest[:SHOWN], *easiest[:SHOWN]}
-        tasks = _tasks(self._trainer, posterior.visited)
-        task_of = {row: {"task": name} for name, rows in tasks.items() for row in rows}
-        kept = {
-            **{"hardest": hardest, "easiest": easiest, "tasks": tasks},
-            "rows": {
-                str(row): {
-                    **{"key": key_text(int(keys[row])), "pass_rate": float(means[row])},
-                    **{"visits": int(posterior.visits[row]), **task_of.get(row, {})},
-                    **describe_row(selection.dataset, row, picture=row in shown),
-                }
-                for row in sorted({*hardest, *easiest})
-            },
-        }
-        save_whole(
-            Path(self._trainer.args.output_dir, ROWS_FILE), json.dumps(kept, indent=1, ensure_ascii=False).encode()
-        )
-        return kept
+        args, selection = self._trainer.args, self._trainer.selection
+        named = args.vade_stratify_by
+        usual = [*USUAL, "kind"] if args.vade_variants else USUAL
+        columns = [named] if named else [name for name in usual if name in selection.dataset.column_names]
+        rows = rows_of_report(selection.dataset, selection.sample_keys, selection.sampler.posterior, columns)
+        save_whole(Path(args.output_dir, ROWS_FILE), json.dumps(rows, indent=1, ensure_ascii=False).encode())
+        return rows
 
 
 def live_run(trainer: Any) -> Run | None:
@@ -130,14 +77,3 @@ def live_run(trainer: Any) -> Run | None:
         return None  # the run was resumed in another output directory, or with other rows
     name = Path(trainer.args.output_dir).absolute().name
     return Run(lines, trainer.state.log_history, run_names(trainer), name=name)
-
-
-def _tasks(trainer: Any, rows: Any) -> dict[str, list[int]]:
-    """Return which of the `rows` have which label in the column of the settings, or in `task`, `level` and `kind`."""
-    dataset, column = trainer.selection.dataset, setting(trainer.args, "stratify_by")
-    usual = ("task", "level", "kind") if trainer.args.vade_variants else ("task", "level")
-    columns = [column] if column else [name for name in usual if name in dataset.column_names]
-    tasks: dict[str, list[int]] = {}
-    for row, *labels in zip(rows.tolist(), *(row_labels(dataset, name, rows) for name in columns), strict=True):
-        tasks.setdefault(" ".join(map(str, labels)), []).append(row)
-    return tasks if columns and len(tasks) <= MOST_STRATA else {}

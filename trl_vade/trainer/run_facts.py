@@ -21,7 +21,7 @@ from trl_vade.version import __version__
 
 from .grpo_config import settings_in_use
 from .initial_posterior import initial_posterior_facts
-from .presets import PRESETS, setting
+from .presets import PRESETS, is_own, setting
 
 RECIPE = (
     *("learning_rate", "lr_scheduler_type", "warmup_steps", "max_steps"),
@@ -36,7 +36,7 @@ PACKAGES = ("trl", "transformers", "torch", "accelerate", "datasets", "vllm", "p
 def posterior_identity(trainer: Any) -> dict[str, Any]:
     """Return the facts that a posterior depends on. A run with other facts cannot continue with it."""
     return {
-        "dataset_fingerprint": dataset_fingerprint(trainer.selection.sample_keys[0]),
+        "dataset_fingerprint": dataset_fingerprint(trainer.selection.sample_keys),
         **trainer.selection.feedback.signal.facts,
         "num_generations": trainer.num_generations,
         "sampler": setting(trainer.args, "sampler"),
@@ -118,7 +118,7 @@ def run_names(trainer: Any) -> dict[str, Any]:
     The latter is the number of answers of a validation, by its name if there are several data sets; None for a stream.
     """
     chosen, selection = setting(trainer.args, "sampler"), trainer.selection
-    own = selection is not None and chosen not in ("thompson", "greedy", "uniform")
+    own = selection is not None and is_own(trainer.args)
     rows, each = trainer.eval_dataset, trainer.num_generations_eval
     if isinstance(rows, dict):
         answers: Any = {name: len(part) * each for name, part in rows.items() if has_length(part)}

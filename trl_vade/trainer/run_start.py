@@ -11,12 +11,13 @@ from uuid import uuid4
 
 from accelerate.logging import get_logger
 
+from trl_vade.checkpoints import LOCK_FILE, look_at
 from trl_vade.errors import CheckpointSaveError, ConfigurationError
+from trl_vade.processes import on_main_process
 
-from .checkpoint.folders import LOCK_FILE, look_at
+from .callbacks import callback_of
 from .checkpoint.resuming import resolve_checkpoint
-from .console import saying_how_it_ended
-from .main_process import on_main_process
+from .console import VADEConsoleCallback
 from .preflight import check_stratify_by, lay_out_rows, why_not_chosen
 from .presets import is_adaptive
 from .selection_choice import make_selection
@@ -36,13 +37,17 @@ def whole_run(trainer: Any, asked: Any) -> Iterator[str | None]:
         trainer._line = on_main_process(lambda: (uuid4().hex[:16], line))
         if trainer.selection is not None and not is_adaptive(trainer.args):
             trainer.args.ignore_data_skip = False  # skipping tickets is free, and uniform keeps TRL's epochs
-        ends = trainer._last_checkpoint.watching(trainer.args), saying_how_it_ended(trainer)
-        with ends[0], ends[1], trainer.publication.of_run(trainer, checkpoint):
+        with trainer._last_checkpoint.watching(trainer.args):
+            trainer.publication.catch_up(checkpoint)
             try:
                 yield checkpoint
             finally:
+                trainer.is_in_train = False  # transformers 5.23 leaves it True after an error
                 if trainer.selection is not None:
                     trainer.selection.loader.decoder.forget()  # what is decoded ahead
+            trainer.publication.finish()
+            if console := callback_of(trainer, VADEConsoleCallback):
+                console.finish()
 
 
 @contextmanager
@@ -110,8 +115,6 @@ def start_run(trainer: Any, *, resumed: bool, trial: Any = None) -> None:
         # The log of a start that left nothing else is set aside, too.
         if not resumed and trainer.accelerator.is_main_process and (kept := log.set_aside()):
             logger.warning(f"The earlier choices are kept in {kept}. This run writes {log.path}.")
-        if replaced or not trainer._has_begun:
-            trainer.selection.say_transform()
     trainer._has_begun = True
 
 

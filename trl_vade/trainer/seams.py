@@ -23,7 +23,7 @@ LOGPS = "_get_per_token_logps_and_entropies(model, input_ids, num_images)"
 SEAMS: dict[str, dict[type[Any], Sequence[str]]] = {
     "": {
         GRPOTrainer: (
-            *("_get_train_sampler(dataset)", "_prepare_inputs(generation_batch)"),
+            "_prepare_inputs(generation_batch)",
             *("_generate_and_score_completions(inputs)", "_generate(prompts)"),
             "_calculate_rewards(inputs, prompts, completions, completion_ids_list)",
         ),
@@ -48,6 +48,10 @@ SEAMS: dict[str, dict[type[Any], Sequence[str]]] = {
     },
 }
 """By feature, the methods that it needs with their parameters; "" is the choice of rows and the checkpoints."""
+
+
+SEE_ROWS = ("_prepare_inputs", "training_step", "compute_loss", "_compute_loss", "_get_per_token_logps_and_entropies")
+"""Methods through which a subclass sees the rows that are trained on, and their pixels."""
 
 
 @functools.cache
@@ -103,3 +107,18 @@ def arguments_of(method: str, positional: Sequence[Any], named: Mapping[str, Any
     """Return the arguments of a call of a method of `GRPOTrainer` by their names, without `self`."""
     given = _SIGNATURES[method].bind(None, *positional, **named).arguments
     return dict([*given.items()][1:])
+
+
+def owner_of(kind: type, method: str) -> type:
+    """Return the class that defines the method of a trainer's class: a user's subclass, this package or a library."""
+    return next(each for each in kind.__mro__ if method in vars(each))
+
+
+def own_views(trainer: Any) -> list[str]:
+    """Return the methods of `SEE_ROWS` that another class than TRL's `GRPOTrainer`, its bases and ours defines.
+
+    They may use every row, as it is: no row may be left out, merged or moved without being asked for.
+    """
+    known = ("trl_vade.", "trl.trainer.", "transformers.")
+    strange = [kind for kind in type(trainer).__mro__ if not f"{kind.__module__}.".startswith(known)]
+    return [f"{kind.__name__}.{method}" for kind in strange for method in SEE_ROWS if method in vars(kind)]

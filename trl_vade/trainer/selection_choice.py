@@ -13,6 +13,7 @@ from trl_vade.data.row_views import prompt_texts
 from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.samplers import ThompsonSampler, UniformSampler
 from trl_vade.samplers.base import PosteriorSampler
+from trl_vade.samplers.own import make_own
 from trl_vade.samplers.priors import prompt_words
 from trl_vade.samplers.problems import VariantRows
 from trl_vade.selection.batch_metrics import VariantMetrics
@@ -21,7 +22,6 @@ from trl_vade.selection.log import SelectionLog
 from trl_vade.selection.on_time import OnTimeSelection
 from trl_vade.selection.signal import AUTO, SPREAD, RewardSignal, names_of_success, success_name
 
-from .own_sampler import make_own
 from .presets import is_own, setting
 from .variants import variant_rows
 

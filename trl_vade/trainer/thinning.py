@@ -22,14 +22,21 @@ import torch
 from numpy.typing import NDArray
 from trl.trainer.utils import split_pixel_values_by_grid, split_tensor_dict, unsplit_pixel_values_by_grid
 
-from trl_vade.selection.rollouts import enough_for, first_of, in_parts, most_varied, scheduled
+from trl_vade.selection.rollouts import enough_for, first_of, in_parts, most_varied, scheduled, side_by_side
 
-from .batch_rows import Batch, cut_padding, joined, loss_mask, row_advantages, taken, with_pixels_counted
+from .batch_rows import (
+    Batch,
+    cut_padding,
+    images_to_move,
+    joined,
+    loss_mask,
+    row_advantages,
+    taken,
+    with_pixels_counted,
+)
+from .callbacks import TrainedCounts, callback_of
 from .down_sampling import down_sampling, refuse_lossless, schedule
-from .images.order import side_by_side
-from .method_owners import own_views
-from .seams import arguments_of
-from .trained_counts import TrainedCounts
+from .seams import arguments_of, own_views
 
 PLACE, ROW_SHARE = "vade_place", "vade_row_share"
 """Entries of a batch: (B,) the place of each row before TRL's shuffle; () kept rows over all rows, a factor of the
@@ -48,7 +55,6 @@ class Thinning:
 
     Attributes:
         mode: `none`, `lossless`, `live`, `rows` or `d3s`; see `VADEGRPOConfig`.
-        rewards: the rewards of the batch in preparation, if they were computed before TRL asks for them.
     """
 
     def __init__(self, trainer: Any):
@@ -101,9 +107,9 @@ class Thinning:
         back = np.argsort(places)  # TRL's shuffled order
         if grouped:
             steps = len(micro_batches) // self._trainer.args.gradient_accumulation_steps
-            shuffled = taken(whole, places[back])
             alone = self._trainer.accelerator.num_processes == 1
-            back = back[side_by_side(shuffled, len(back) // max(steps, 1), alone=alone)]
+            if images := images_to_move(taken(whole, places[back]), alone=alone):
+                back = back[side_by_side(images, len(back) // max(steps, 1))]
         batch = taken(whole, places[back])
         if self.mode != "none" and not live.all():
             # Rows that only fill up a micro-batch are attended to and not trained on.
@@ -166,7 +172,7 @@ class Thinning:
         if self.mode != "none":
             new = [name for name in OF_TRAINED_ROWS if len(metrics.get(name, ())) > before.get(name, 0)]
             self._of_trained_rows(new, rows, tokens, trained, averaged)
-        counts = next(each for each in trainer.callback_handler.callbacks if isinstance(each, TrainedCounts))
+        counts: Any = callback_of(trainer, TrainedCounts)
         counts.completions, counts.tokens = counts.completions + int(rows), counts.tokens + int(chosen)
         metrics["vade/trained_completions"], metrics["vade/trained_tokens"] = [counts.completions], [counts.tokens]
         if self.mode == "d3s":

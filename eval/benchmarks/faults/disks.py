@@ -12,9 +12,9 @@ from typing import Any
 from transformers import TrainerCallback, modeling_utils
 from transformers.trainer import TRAINER_STATE_NAME
 
+from trl_vade.checkpoints import complete_checkpoints
 from trl_vade.errors import CheckpointSaveError
 from trl_vade.selection.log import SELECTION_LOG_FILE
-from trl_vade.trainer.checkpoint.folders import complete_checkpoints
 
 from .bench import AtStep, Bench, Result, expect, expect_equal, refused, tally
 from .kills import read_all

@@ -9,11 +9,11 @@ from typing import Any
 from tests.support.hub import connected_hub
 from tests.support.loopback_hub import client_environment
 from trl_vade import load_posterior
+from trl_vade.checkpoints import complete_checkpoints
 from trl_vade.errors import HubError
+from trl_vade.hub import publication
 from trl_vade.hub import uploading as hub_module
 from trl_vade.hub.staging import STAGED, files_in
-from trl_vade.trainer.checkpoint.folders import complete_checkpoints
-from trl_vade.trainer.publishing import publication
 
 from .bench import Bench, Result, expect, expect_equal, heard, refused, tally
 from .kills import KilledRuns

@@ -13,9 +13,9 @@ import torch
 from safetensors.torch import load_file
 
 from trl_vade import load_snapshot
+from trl_vade.checkpoints import complete_checkpoints, look_at
 from trl_vade.errors import CheckpointIncompleteError
 from trl_vade.samplers.snapshot import POSTERIOR_FILE
-from trl_vade.trainer.checkpoint.folders import complete_checkpoints, look_at
 from trl_vade.trainer.checkpoint.generation_batch import file_name
 from trl_vade.trainer.checkpoint.resuming import resolve_checkpoint
 

@@ -9,10 +9,10 @@ import numpy as np
 from safetensors.torch import load_file
 
 from tests.support.runs import says_a_digit
+from trl_vade.checkpoints import complete_checkpoints
 from trl_vade.errors import ObservationError
 from trl_vade.samplers.posterior import BetaPosterior
 from trl_vade.selection.log import SelectionLog
-from trl_vade.trainer.checkpoint.folders import complete_checkpoints
 
 from .bench import AtStep, Bench, Result, expect, expect_equal, expect_finished, heard, refused, tally
 from .runs import end_of

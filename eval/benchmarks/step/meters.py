@@ -150,7 +150,8 @@ def watch(trainer: Any, meter: Meter) -> None:
     def note_kept(*args: Any, **kwargs: Any) -> None:
         images = getattr(trainer, "_images", None)
         meter.counts["buffered"] = sum(pixels.nbytes for pixels in pixels_buffered(trainer))
-        meter.counts["stored"] = images.store.bytes if images is not None else 0
+        stored = images.store.tensors.values() if images is not None else ()
+        meter.counts["stored"] = sum(pixels.nbytes for pixels in stored)
 
     meter.tally(trainer, "compute_loss", note_kept)
 

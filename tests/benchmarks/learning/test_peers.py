@@ -17,8 +17,8 @@ from eval.benchmarks.learning.peers import (
 from eval.benchmarks.learning.peers.base import mean_absolute_advantage
 from tests.support.refusals import refused
 from trl_vade.errors import SnapshotCorruptError, SnapshotMismatchError
+from trl_vade.samplers.own import make_own
 from trl_vade.samplers.snapshot import state_digest
-from trl_vade.trainer.own_sampler import make_own
 
 
 def sec(num_samples, **kwargs):

@@ -6,10 +6,11 @@ import numpy as np
 
 from tests.support.finished_run import BATCHES, HISTORY, write_run
 from tests.support.refusals import refused
+from trl_vade.checkpoints import TRAINER_STATE_FILE
 from trl_vade.errors import SnapshotNotFoundError
 from trl_vade.selection.log import SELECTION_LOG_FILE, SelectionLog
 from trl_vade.selection.outcomes import group_outcomes
-from trl_vade.selection.report.record import TRAINER_STATE_FILE, read_run
+from trl_vade.selection.report.record import read_run
 from trl_vade.selection.report.summary import summarise
 from trl_vade.selection.report.writing import write_report
 

@@ -9,8 +9,8 @@ from accelerate import Accelerator
 
 from tests.support.checkpoints import write_checkpoint
 from tests.support.refusals import refused
+from trl_vade.checkpoints import complete_checkpoints, look_at
 from trl_vade.errors import CheckpointSaveError, ReplicaDivergenceError
-from trl_vade.trainer.checkpoint.folders import complete_checkpoints, look_at
 from trl_vade.trainer.checkpoint.resuming import checkpoint_being_saved
 
 

@@ -14,9 +14,9 @@ from tests.support.marks import slow
 from tests.support.refusals import refused
 from tests.support.runs import StopAfter, assert_equal_weights, says_a_digit, weights
 from trl_vade import VADEGRPOTrainer
+from trl_vade.checkpoints import complete_checkpoints
 from trl_vade.errors import CheckpointSaveError
 from trl_vade.selection.log import SelectionLog
-from trl_vade.trainer.checkpoint.folders import complete_checkpoints
 from trl_vade.trainer.checkpoint.resuming import write_marker
 
 STATES = ["model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth"]

@@ -18,8 +18,8 @@ from eval.benchmarks.faults.disks import WriteProtected
 from tests.support.refusals import refused, says
 from tests.support.runs import says_a_digit
 from trl_vade import VADEGRPOTrainer
+from trl_vade.checkpoints import LOCK_FILE
 from trl_vade.errors import CheckpointSaveError, ConfigurationError
-from trl_vade.trainer.checkpoint.folders import LOCK_FILE
 from trl_vade.trainer.run_start import holding
 
 

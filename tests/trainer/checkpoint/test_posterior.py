@@ -20,9 +20,9 @@ from tests.support.runs import (
     weights,
 )
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer, load_snapshot
+from trl_vade.checkpoints import MARKER_FILE
 from trl_vade.errors import CheckpointIncompleteError, ReplicaDivergenceError, SnapshotError, SnapshotMismatchError
 from trl_vade.samplers.snapshot import POSTERIOR_FILE
-from trl_vade.trainer.checkpoint.folders import MARKER_FILE
 from trl_vade.trainer.checkpoint.generation_batch import file_name
 
 
@@ -194,7 +194,7 @@ def test_replicas_that_differ_stop_the_save_and_are_named(text_model_path, text_
     """The gathered list plays three processes, a last resort: real replicas are equal."""
     trainer = train(text_model_path, text_rows, make_args(max_steps=1))
     monkeypatch.setattr(
-        "trl_vade.trainer.checkpoint.posterior.gather_object", lambda digests: [*digests, "another", digests[0]]
+        "trl_vade.trainer.checkpoint.resuming.gather_object", lambda digests: [*digests, "another", digests[0]]
     )
     with refused(ReplicaDivergenceError, names=["step 1", "another"]):
         trainer.save_model(trainer.args.output_dir, _internal_call=True)

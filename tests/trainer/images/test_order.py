@@ -2,13 +2,15 @@
 
 import torch
 
-from trl_vade.trainer.images.order import order_is_free, side_by_side
+from trl_vade.selection.rollouts import side_by_side
+from trl_vade.trainer.batch_rows import images_to_move
+from trl_vade.trainer.down_sampling import order_is_free
 
 
 def ordered(pictures, window, alone=True):
     """The order of completions with so many pictures' numbers, of two rows of pixels each; None has no picture."""
     pixels = [torch.empty(0, 1, dtype=torch.int32) if one is None else torch.tensor([[2 * one]]) for one in pictures]
-    return side_by_side({"completion_ids": torch.zeros(len(pictures), 1), "pixel_values": pixels}, window, alone=alone)
+    return side_by_side(images_to_move({"pixel_values": pixels}, alone=alone), window)
 
 
 def test_images_stay_in_the_order_of_their_first_completion_within_each_window():
@@ -20,9 +22,9 @@ def test_images_stay_in_the_order_of_their_first_completion_within_each_window()
 
 
 def test_rows_without_images_beside_other_processes_and_batches_without_numbers_stay_in_place():
-    assert ordered([None, 1, None, 1], 4, alone=False) == [0, 1, 2, 3]
+    assert ordered([None, 1, None, 1], 4, alone=False) == []  # nothing moves
     for pixels in ({}, {"pixel_values": torch.zeros(0)}, {"pixel_values": [torch.zeros(2, 3)] * 4}):
-        assert side_by_side({"completion_ids": torch.zeros(4, 1)} | pixels, 4, alone=True) == [0, 1, 2, 3]
+        assert images_to_move(pixels, alone=True) == []
 
 
 def test_the_order_is_not_free_where_a_micro_batch_has_a_mean_of_its_own(make_args):

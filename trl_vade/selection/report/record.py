@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trl_vade.checkpoints import TRAINER_STATE_FILE
 from trl_vade.errors import SnapshotNotFoundError
 
 from ..log import SelectionLog
 
-TRAINER_STATE_FILE = "trainer_state.json"
 RUN_FILE = "vade_run.json"  # command, settings, versions
 ROWS_FILE = "vade_rows.json"  # the rows that a report shows
 SHOWN = 6  # rows at each end of the pass rates that the page shows

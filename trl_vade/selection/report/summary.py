@@ -1,10 +1,19 @@
-"""What a run did: its figures as data, as a table, and in two sentences."""
+"""What a run did: its figures as data, as a table, in two sentences, and those of a logging step in a line."""
 
 import math
 from collections.abc import Mapping
 from typing import Any
 
 from .record import Run, column
+
+SHARES = {  # words, by metric without `vade/`
+    "effective_gradient_ratio": "useful",
+    "predicted_effective_ratio": "predicted",
+    "selected_pass_rate": "chosen",
+    "mean_pass_rate": "all",
+    "coverage": "seen",
+}
+OTHERS = {"reward": "reward", "loss": "loss", "grad_norm": "grad", "completions/mean_length": "length"}
 
 
 def summarise(run: Run) -> dict[str, Any]:
@@ -101,3 +110,19 @@ def with_error(evaluation: Mapping[str, Any]) -> str:
 def percent(value: float | None) -> str:
     """Return a share as text in percent, or "-" for None."""
     return "-" if value is None else f"{100 * value:.1f} %"
+
+
+def figures(log: Mapping[str, Any]) -> str:
+    """Return the figures of a logging step in one line.
+
+    A run without a sampler of ours has useful groups, too: all but those of equal rewards.
+    """
+    log = {name: value for name, value in log.items() if value is not None}  # of rewards without any score
+    found = {name: log.get(f"vade/{name}", log.get(f"vade/{name.replace('pass_rate', 'spread')}")) for name in SHARES}
+    if found["effective_gradient_ratio"] is None and "frac_reward_zero_std" in log:
+        found["effective_gradient_ratio"] = 1 - log["frac_reward_zero_std"]
+    parts = [f"{SHARES[name]} {100 * value:.0f} %" for name, value in found.items() if value is not None]
+    if "vade/even_draw_ratio" in log:
+        parts[0] += f" (even {100 * log['vade/even_draw_ratio']:.0f} %)"
+    others = " ".join(f"{word} {log[name]:.3g}" for name, word in OTHERS.items() if name in log)
+    return " ".join(parts if len(parts) > 1 else [*parts, others])

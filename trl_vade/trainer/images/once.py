@@ -6,10 +6,9 @@ from typing import Any
 
 from trl_vade.selection.on_time import OnTimeSelection
 
-from ..method_owners import own_views
+from ..down_sampling import order_is_free
 from ..presets import is_adaptive
-from ..seams import lacking
-from .order import order_is_free
+from ..seams import lacking, own_views
 from .processor import cuts_tiles, image_parts, processing_once
 from .store import PixelStore
 from .tower import has_dropout, pixels_in_place

@@ -33,11 +33,6 @@ class PixelStore:
     tensors: dict[str, torch.Tensor] = field(default_factory=dict)
     of_rows: list[int] | None = None
 
-    @property
-    def bytes(self) -> int:
-        """Return the size of the pixels."""
-        return sum(value.nbytes for value in self.tensors.values())
-
 
 def distinct(values: Sequence[Hashable]) -> tuple[list[int], list[int]]:
     """Return the places of the first of each distinct value, and for each value the position of its first there."""

@@ -16,10 +16,10 @@ from tests.support.marks import slow
 from tests.support.refusals import refused, says
 from tests.support.runs import SMALL_RUN, assert_equal_weights, says_a_digit, weights
 from trl_vade import VADEGRPOTrainer, load_posterior
+from trl_vade.checkpoints import JIT_MARK
 from trl_vade.errors import ConfigurationError, HubError
 from trl_vade.hub.staging import files_in
 from trl_vade.samplers.snapshot import POSTERIOR_FILE
-from trl_vade.trainer.checkpoint.folders import JIT_MARK
 
 RUN, POSTERIOR = "you/run", "datasets/you/run-posterior"
 COMMIT, COMMIT_OF_POSTERIOR = "POST /api/models/you/run/commit", "POST /api/datasets/you/run-posterior/commit"

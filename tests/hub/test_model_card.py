@@ -1,6 +1,6 @@
 """The model card: TRL's text whole, and after it VADE's, from fixed facts and from a real trainer.
 
-`python -m tests.trainer.publishing.test_model_card` writes model_cards/model_example.md anew.
+`python -m tests.hub.test_model_card` writes model_cards/model_example.md anew.
 """
 
 import functools
@@ -24,12 +24,14 @@ from tests.support.refusals import refused
 from tests.support.rows import make_text_rows, picture
 from tests.support.runs import SMALL_RUN, says_a_digit, train
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
-from trl_vade.selection.report.summary import summarise
+from trl_vade.hub.model_card import START, complete_model_card
+from trl_vade.selection.report.summary import measured_rows, summarise, verdict
 from trl_vade.selection.report.writing import REPORT_FILE
-from trl_vade.trainer.publishing.model_card import START, complete_model_card, write_model_card
+from trl_vade.trainer.grpo_config import VADE_DEFAULTS
+from trl_vade.trainer.publishing import write_model_card
 from trl_vade.trainer.report import live_run
 
-EXAMPLE = Path(__file__).parents[3] / "model_cards" / "model_example.md"
+EXAMPLE = Path(__file__).parents[2] / "model_cards" / "model_example.md"
 INVENTED = "> This card is an example. Its names and figures are invented: no such run took place."
 FACTS = {
     **{"package_version": "0.1.0"},
@@ -65,7 +67,7 @@ SUMMARY = {
         ]
     },
 }
-NOTHING_ELSE = {"curves": None, "posterior_repo": None, "hub_model_id": None}
+NOTHING_ELSE = {"settings": VADE_DEFAULTS, "curves": None, "posterior_repo": None, "hub_model_id": None}
 
 
 @functools.cache
@@ -123,13 +125,14 @@ def blocks(text):
 def example_card(path):
     trl_card(path)
     named = {"posterior_repo": "you/qwen2.5-vl-3b-vade-posterior", "hub_model_id": "you/qwen2.5-vl-3b-vade"}
-    complete_model_card(path, FACTS, curves=REPORT_FILE, summary=SUMMARY, **named)
+    figures = {"summary": SUMMARY, "measured": measured_rows(SUMMARY), "verdict": verdict(SUMMARY)}
+    complete_model_card(path, FACTS, **NOTHING_ELSE | {"curves": REPORT_FILE} | figures | named)
     return path.read_text(encoding="utf-8").replace("\n# ", f"\n{INVENTED}\n\n# ", 1)
 
 
 def test_the_example_is_what_these_facts_give(tmp_path):
     written = EXAMPLE.read_text(encoding="utf-8")
-    assert written == example_card(tmp_path / "README.md"), "python -m tests.trainer.publishing.test_model_card"
+    assert written == example_card(tmp_path / "README.md"), "python -m tests.hub.test_model_card"
 
 
 def around_the_quick_start(text):

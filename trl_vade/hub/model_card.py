@@ -4,60 +4,32 @@
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from accelerate.logging import get_logger
 from huggingface_hub import ModelCard, ModelCardData
 from jinja2 import Environment, StrictUndefined
 
 from trl_vade.files import packaged, save_whole
-from trl_vade.hub.cards import CARD_FILE, END, START, code, markdown_table, one_line
-from trl_vade.hub.posteriors.table import hub_link
-from trl_vade.hub.uploading import branch_of, hub_id
-from trl_vade.selection.report.summary import measured_rows, summarise, verdict
-from trl_vade.selection.report.writing import REPORT_FILE
 
-from ..field_checks import settings_of
-from ..grpo_config import VADEGRPOConfig
-from ..report import live_run
-from ..run_facts import card_facts
-
-logger = get_logger(__name__)
+from .cards import END, START, code, markdown_table, one_line
+from .posteriors.table import hub_link
+from .uploading import branch_of, hub_id
 
 TAGS = ("trl", "grpo", "vade", "trl-vade")
 _QUICK_START = re.compile(r"^## Quick start$.*?(?=^## )", re.DOTALL | re.MULTILINE)
-
-
-def write_model_card(trainer: Any, dataset: str | None = None) -> None:
-    """Complete the card that TRL has written into the output directory; on the main process, at every save.
-
-    It must end no run: after an error, which is logged, VADE's part is missing. `dataset` is as in `run_facts`.
-    """
-    try:
-        folder, run = Path(trainer.args.output_dir), live_run(trainer)
-        complete_model_card(
-            folder / CARD_FILE,
-            card_facts(trainer, dataset),
-            curves=REPORT_FILE if run and (folder / REPORT_FILE).exists() else None,
-            posterior_repo=trainer.publication.posterior_repo,
-            hub_model_id=trainer.hub_model_id,
-            summary=summarise(run) if run else None,
-            vision=getattr(trainer.model.config, "vision_config", None) is not None,
-            adapter=hasattr(trainer.model, "peft_config"),
-            revision=trainer.publication.model.revision,
-        )
-    except Exception as error:
-        logger.warning(f"The model card lacks VADE's sections ({type(error).__name__}: {error}).")
 
 
 def complete_model_card(
     path: Path,
     facts: Mapping[str, Any],
     *,
+    settings: Iterable[str],
     hub_model_id: str | None,
     summary: Mapping[str, Any] | None = None,
+    measured: Iterable[Sequence[str]] = (),
+    verdict: Sequence[str] = (),
     vision: bool = True,
     adapter: bool = False,
     revision: str | None = None,
@@ -65,12 +37,14 @@ def complete_model_card(
 ) -> None:
     """Add metadata and sections to the card `path`, and replace the sections of an earlier call.
 
-    `facts` are those of `card_facts`, `summary` is that of `summarise`. The `places` are `curves`, a picture in the
-    same folder, and `posterior_repo`, without which the model's repository holds the posterior.
+    `facts` are those of the run, with its `recipe`; `settings` are names of VADE's settings among them. `summary` has
+    the figures of the run, if there are any, `measured` lines of these, and `verdict` sentences. The `places` are
+    `curves`, a picture in the same folder, and `posterior_repo`, without which the model's repository holds the
+    posterior.
     """
     card = ModelCard(path.read_text(encoding="utf-8"))
-    _complete_metadata(card.data, facts, vision=vision)
-    values = {each.name: facts.get(each.name.removeprefix("vade_")) for each in settings_of(VADEGRPOConfig)}
+    complete_metadata(card.data, facts, vision=vision)
+    values = {name: facts.get(name.removeprefix("vade_")) for name in settings}
     values |= {name: facts.get(name) for name in ("num_generations", "temperature", "seed")} | facts["recipe"]
     recipe = [[code(name), one_line(value, 200)] for name, value in values.items() if value is not None]
     known = {
@@ -78,8 +52,8 @@ def complete_model_card(
         "model": hub_model_id or "path/to/this/folder",
         "branch": branch_of(revision) if hub_model_id else None,
         "recipe": markdown_table(["setting", "value"], recipe),
-        "measured": markdown_table(["measured in training", ""], measured_rows(summary)) if summary else "",
-        "verdict": verdict(summary) if summary else [],
+        "measured": markdown_table(["measured in training", ""], measured),
+        "verdict": verdict,
         "dataset": hub_link(facts.get("dataset"), "datasets/"),
         "rewards": ", ".join(map(code, facts["rewards"])),
     }
@@ -95,7 +69,7 @@ def complete_model_card(
     save_whole(path, str(card).encode())
 
 
-def _complete_metadata(data: ModelCardData, facts: Mapping[str, Any], *, vision: bool) -> None:
+def complete_metadata(data: ModelCardData, facts: Mapping[str, Any], *, vision: bool) -> None:
     """Add facts to the metadata of TRL's card, in place, and remove values that the Hub refuses; idempotent."""
     if data.get("licence") == "license":  # TRL 1.16 writes it into every card; the Hub's key is `license`
         data.pop("licence")

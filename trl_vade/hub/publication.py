@@ -8,8 +8,7 @@ skipped, and a missing one is an error at the end.
 
 import shutil
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,25 +21,22 @@ from huggingface_hub.utils import DEFAULT_IGNORE_PATTERNS, filter_repo_objects
 from numpy.typing import NDArray
 from transformers.trainer_utils import HubStrategy
 
+from trl_vade.checkpoints import JIT_MARK, LAST_CHECKPOINT, LOCK_FILE, PREFIX, complete_checkpoints, look_at
 from trl_vade.data.row_views import names_and_tasks
 from trl_vade.errors import ConfigurationError, HubError, HubOfflineError
-from trl_vade.hub.posteriors.repository import posterior_card, stage_posterior, steps_in
-from trl_vade.hub.posteriors.table import posterior_table
-from trl_vade.hub.staging import STAGED, Commit, Staging, files_in, link
-from trl_vade.hub.uploading import Card, HubTarget, ensure_repo
+from trl_vade.processes import on_main_process
 from trl_vade.samplers.snapshot import POSTERIOR_FILE, load_snapshot
-from trl_vade.selection.report.record import ROWS_FILE, RUN_FILE
-from trl_vade.selection.report.writing import PAGE_FILE
 
-from ..checkpoint.folders import JIT_MARK, LAST_CHECKPOINT, LOCK_FILE, PREFIX, complete_checkpoints, look_at
-from ..main_process import on_main_process
+from .posteriors.repository import posterior_card, stage_posterior, steps_in
+from .posteriors.table import posterior_table
+from .staging import STAGED, Commit, Staging, files_in, link
+from .uploading import Card, HubTarget, ensure_repo
 
 logger = get_logger(__name__)
 
 SAY_EVERY = 60.0  # seconds between two messages about a long wait
 
-# They hold rows of the training data, local paths, the lock, or the choices of an earlier run.
-PRIVATE = (ROWS_FILE, PAGE_FILE, RUN_FILE, LOCK_FILE, "vade_selection-*.jsonl")
+PRIVATE = (LOCK_FILE, "vade_selection-*.jsonl")  # the latter are the choices of earlier runs
 _NOT_PUSHED = ("_", PREFIX, LAST_CHECKPOINT)
 _FOR_A_RESUME = ("optimizer", "scheduler", "scaler", "rng_state", "trainer_state", "entropy_ctrl_state", "vade_")
 
@@ -48,15 +44,20 @@ Rows = Callable[[], tuple[Any, NDArray[np.int64]]]  # the training set, and the 
 
 
 class Publication:
-    """The uploads of a trainer. Making one with `push_to_hub` creates the repositories, or raises `HubError`.
+    """The uploads of a run. Making one with `push_to_hub` creates the repositories, or raises `HubError`.
 
-    `rows` are those of the posterior; None for a run without one. The main process pushes.
+    The main process pushes.
+
+    Args:
+        args: the settings of the run.
+        rows: those of the posterior; None for a run without one.
+        private: patterns of the files in the output directory that are not pushed.
     """
 
-    def __init__(self, args: Any, rows: Rows | None) -> None:
+    def __init__(self, args: Any, rows: Rows | None, private: Sequence[str] = ()) -> None:
         self.announce: Callable[[str], None] = logger.info  # of what arrived, in a background thread
         self.model = HubTarget("", revision=args.hub_revision)  # the posterior goes to a branch of the same name
-        self._args, self._output_dir, self._rows = args, Path(args.output_dir), rows
+        self._args, self._output_dir, self._rows, self._private = args, Path(args.output_dir), rows, private
         self.posterior_repo: str | None = None  # the data-set repository that receives the posterior
         self._stagings: dict[Any, Staging] = {}  # by branch
         if args.push_to_hub:
@@ -72,22 +73,16 @@ class Publication:
         self.model = _existing(HubTarget(name, "model", self.model.revision, private, token))
 
     @property
-    def _pushes_saves(self) -> bool:
-        return self._args.push_to_hub and self._args.hub_strategy != HubStrategy.END
+    def pushes_saves(self) -> bool:
+        """Return whether each save is pushed, and not the last one alone."""
+        return bool(self._args.push_to_hub and self._args.hub_strategy != HubStrategy.END)
 
-    @contextmanager
-    def of_run(self, trainer: Any, checkpoint: str | None) -> Iterator[None]:
-        """Push what an earlier start did not, train in the block, wait for all uploads, and raise if one failed."""
-        if self._pushes_saves and not is_offline_mode():
+    def catch_up(self, checkpoint: str | None) -> None:
+        """Push the checkpoint that a run goes on from, if a repository has got nothing as new. All must take part."""
+        if self.pushes_saves and not is_offline_mode():
             on_main_process(partial(self._catch_up, Path(checkpoint) if checkpoint else None))
-        try:
-            yield
-        finally:
-            trainer.is_in_train = False  # transformers 5.23 leaves it True after an error
-        self.finish()
 
     def _catch_up(self, checkpoint: Path | None) -> None:
-        """Push the checkpoint that a run goes on from, if a repository has got nothing as new."""
         self._stagings.clear()
         for folder in self._output_dir.glob(f"{STAGED}*"):  # of a process that was killed
             shutil.rmtree(folder, ignore_errors=True)
@@ -117,7 +112,9 @@ class Publication:
         places = {HubStrategy.CHECKPOINT: LAST_CHECKPOINT, HubStrategy.ALL_CHECKPOINTS: saved and saved.name}
         if saved and (place := places.get(self._args.hub_strategy)):
             files |= {f"{place}/{path}": file for path, file in files_in(saved).items()}
-        for path in filter_repo_objects(files, ignore_patterns=[*DEFAULT_IGNORE_PATTERNS, f"*{JIT_MARK}", *PRIVATE]):
+        for path in filter_repo_objects(
+            files, ignore_patterns=[*DEFAULT_IGNORE_PATTERNS, f"*{JIT_MARK}", *PRIVATE, *self._private]
+        ):
             link(files[path], new / path, copy=not path.endswith(".safetensors") and files[path] in changing)
 
     def _fill_with_posterior(self, folder: Path, new: Path) -> Card:
@@ -137,25 +134,6 @@ class Publication:
             self._stagings[branch] = Staging(target, self._output_dir, lambda event: self.announce(event))
         self._stagings[branch].target = target  # the user may have given another name since
         return self._stagings[branch]
-
-    def push_checkpoint(self, trainer: Any, folder: Path) -> None:
-        """Push a checkpoint that is whole: TRL 1.16 writes `entropy_ctrl_state.json` last."""
-        if self._pushes_saves and trainer.is_world_process_zero():
-            trainer.callback_handler.on_push_begin(self._args, trainer.state, trainer.control)
-            step = trainer.state.global_step
-            self.push(step, f"Training in progress, step {step}", folder, _has_scores(trainer))
-
-    def push_now(self, trainer: Any, message: str, names: dict[str, Any], card: dict[str, Any]) -> Commit | None:
-        """Write the card and push the output directory; `names` may hold another revision and token."""
-        if not trainer.is_world_process_zero():
-            return None
-        usual = self.model
-        self.model = replace(usual, **{name: value for name, value in names.items() if value})
-        try:
-            trainer.create_model_card(**{"model_name": usual.repo_id.split("/")[-1], **card})
-            return self.push(trainer.state.global_step, message, posterior=_has_scores(trainer))
-        finally:
-            self.model = usual
 
     def wait(self) -> None:
         """Wait until nothing is being sent, and log now and then what is. All processes must take part."""
@@ -188,11 +166,6 @@ class Publication:
             saved = f"The run in {self._output_dir} is saved on disk, but some uploads to the Hub failed. Nothing is "
             saved += "lost: trainer.push_to_hub() sends it, or the next start of the run:"
             raise HubError("\n- ".join([saved, *map(str, errors)]), status=errors[0].status)
-
-
-def _has_scores(trainer: Any) -> bool:
-    """Return whether there is a posterior to publish: datasets 5.2 reads no empty table."""
-    return bool(trainer.selection and trainer.selection.sampler.posterior.visits.any())
 
 
 def _existing(target: HubTarget) -> HubTarget:

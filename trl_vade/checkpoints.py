@@ -16,15 +16,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from trl_vade.errors import CheckpointIncompleteError, ConfigurationError
-from trl_vade.files import save_whole
-from trl_vade.samplers.snapshot import POSTERIOR_FILE
-from trl_vade.selection.report.record import TRAINER_STATE_FILE
+from .errors import CheckpointIncompleteError, ConfigurationError
+from .files import save_whole
+from .samplers.snapshot import POSTERIOR_FILE
 
 PREFIX = "checkpoint-"
 LAST_CHECKPOINT = "last-checkpoint"  # of `hub_strategy="checkpoint"`; a downloaded run has it in its output directory
 LOCK_FILE = "vade_lock.json"  # of the run that trains in the output directory
 MARKER_FILE = "vade_checkpoint.json"
+TRAINER_STATE_FILE = "trainer_state.json"
 FORMAT = 1
 JIT_MARK = "checkpoint-is-incomplete.txt"  # marks an unfinished save of `enable_jit_checkpoint` (transformers 5.23)
 UNMARKED = f"it has no {MARKER_FILE}: its save was stopped, or another trainer wrote it"

@@ -13,8 +13,8 @@ from transformers.trainer_utils import get_last_checkpoint
 
 from tests.support.checkpoints import FILES, write_checkpoint
 from tests.support.refusals import refused
+from trl_vade.checkpoints import JIT_MARK, MARKER_FILE, UNMARKED, complete_checkpoints, look_at
 from trl_vade.errors import CheckpointIncompleteError, ConfigurationError
-from trl_vade.trainer.checkpoint.folders import JIT_MARK, MARKER_FILE, UNMARKED, complete_checkpoints, look_at
 from trl_vade.trainer.checkpoint.resuming import resolve_checkpoint
 
 

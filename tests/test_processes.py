@@ -1,16 +1,15 @@
 """What processes tell each other: weights and errors. Two real ones: test_two_processes.py, test_sharded.py."""
 
 import pickle
-from types import SimpleNamespace
 
 import pytest
 import torch
 from transformers import AutoModelForSequenceClassification
 
 from tests.support.refusals import refused
+from trl_vade import processes
 from trl_vade.errors import ConfigurationError, HubError
-from trl_vade.trainer import equal_processes
-from trl_vade.trainer.equal_processes import refuse_differing_weights, weights_here
+from trl_vade.processes import refuse_differing_weights, weights_here
 
 
 def model_of(*values, dtype=torch.float32):
@@ -35,14 +34,14 @@ def test_zeros_are_told_from_weights_and_from_nothing():
 def test_a_reward_model_without_weights_on_another_process_is_refused_by_its_name(text_model_path, monkeypatch):
     """Another process is played here: one that agrees, one that holds nothing of the model, and one that differs."""
     model = AutoModelForSequenceClassification.from_pretrained(text_model_path, num_labels=1)
-    trainer = SimpleNamespace(ref_model=None, reward_func_names=["length", "judge"], reward_funcs=[len, model])
+    models = [("The reference model", None), ("length", len), ("judge", model)]
     for other in (weights_here(model), None):
-        monkeypatch.setattr(equal_processes, "gather_object", lambda here, other=other: [*here, other])
-        refuse_differing_weights(trainer)
-    monkeypatch.setattr(equal_processes, "gather_object", lambda here: [*here, "all zero"])
+        monkeypatch.setattr(processes, "gather_object", lambda here, other=other: [*here, other])
+        refuse_differing_weights(models)
+    monkeypatch.setattr(processes, "gather_object", lambda here: [*here, "all zero"])
     offers = ["fsdp_cpu_ram_efficient_loading", "false", "5.18", "revision"]
     with refused(ConfigurationError, ["judge", "all zero"], offers):
-        refuse_differing_weights(trainer)
+        refuse_differing_weights(models)
 
 
 def test_an_error_of_the_hub_travels_between_processes_whole():

@@ -1,23 +1,40 @@
-"""The rule of each setting, which stands beside its type: `Annotated[float | None, {"range": "[0, 1)"}]`.
+"""Settings of a dataclass: their help, from its docstring, and their rules.
+
+The rule of a setting stands beside its type, as in `Annotated[float | None, {"range": "[0, 1)"}]`. The metadata of a
+field are no place for it: transformers gives them to argparse.
 
 * `range`: of the numbers;
 * `words`: the texts that are allowed beside numbers;
 * `needs`: the setting without which this one has no effect, and with `values` those that it needs it to have;
 * `of`: "posterior" where only `thompson` and `greedy` read it;
 * `card`: False where the facts of a run do not need it, or have it from the posterior.
-
-The metadata of a field are no place for it: transformers gives them to argparse.
 """
 
+import inspect
+import re
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from types import NoneType, UnionType
-from typing import Any
+from types import MappingProxyType, NoneType, UnionType
+from typing import Any, TypeVar
 
-from trl_vade.errors import ConfigurationError, abbreviated
+from .errors import ConfigurationError, abbreviated
 
-from .docstring_help import first_sentence
+Config = TypeVar("Config", bound=type)
+
+
+def help_from_docstring(config: Config) -> Config:
+    """Set the help of each field of the dataclass `config` to the text of its argument in the class docstring.
+
+    The docstring must be in Google style. The command line then says the same as the reference. Under `python -OO`
+    there are no docstrings, and no help.
+    """
+    entries = re.findall(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", inspect.getdoc(config) or "", flags=re.MULTILINE)
+    texts = {name: " ".join(text.split()) for name, text in entries}
+    for field in fields(config):
+        if field.name in texts:
+            field.metadata = MappingProxyType({**field.metadata, "help": texts[field.name]})
+    return config
 
 
 @dataclass(frozen=True)
@@ -42,7 +59,7 @@ def settings_of(config: type) -> list[Setting]:
     return found
 
 
-def check_fields(args: Any, config: type) -> None:
+def check_settings(args: Any, config: type) -> None:
     """Check each setting of `args` by its rule in `config`.
 
     Raises:
@@ -114,3 +131,8 @@ def _is_in(value: Any, kind: type, interval: str) -> bool:
     if not number or not low <= value <= high:
         return False
     return (value != low or interval[0] == "[") and (value != high or interval[-1] == "]")
+
+
+def first_sentence(text: str) -> str:
+    """Return the first sentence of the help of a field."""
+    return re.split(r"(?<!e\.g\.)(?<!i\.e\.)(?<!eq\.)(?<=\.)\s", text)[0]

@@ -1,28 +1,51 @@
-"""A check that all processes hold the same weights of the reference model and the reward models.
+"""What several processes must agree on: the result of the main process, and the weights of a model."""
 
-The policy's weights are broadcast from the main process; the weights of these models are not. With accelerate's
-`fsdp_cpu_ram_efficient_loading: true`, transformers before 5.18 (which vLLM 0.31 requires) leaves zeros on every
-process but the first of a machine, and TRL 1.16 shards these zeros without a message (KL at step 1: 4.17).
-"""
-
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from accelerate.utils import gather_object
+from accelerate import PartialState
+from accelerate.utils import broadcast_object_list, gather_object
 from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
-from trl_vade.errors import ConfigurationError
+from .errors import ConfigurationError
 
 
-def refuse_differing_weights(trainer: Any) -> None:
-    """Raise `ConfigurationError` on all processes if a reference or reward model differs between them.
+def on_main_process(compute: Callable[[], Any]) -> Any:
+    """Run `compute` on the main process, and return its result or raise its error on all processes.
 
-    Replicas must have the same sum of bytes. Shards differ anyway; a shard of zeros is recognised.
+    Without this, an error on the main process would leave the others waiting in a collective. Results and errors must
+    be picklable.
     """
-    rewards = zip(trainer.reward_func_names, trainer.reward_funcs, strict=True)
-    for name, model in [("The reference model", trainer.ref_model), *rewards]:
+    state = PartialState()
+    if state.num_processes == 1:
+        return compute()
+    result, error = None, None
+    if state.is_main_process:
+        try:
+            result = compute()
+        except Exception as raised:
+            error = raised
+    result, error = broadcast_object_list([result, error])
+    if error is not None:
+        raise error
+    return result
+
+
+def refuse_differing_weights(models: Iterable[tuple[str, Any]]) -> None:
+    """Raise `ConfigurationError` on all processes if one of these models differs between them.
+
+    TRL broadcasts the weights of the policy, but not those of the reference model and of reward models. With
+    accelerate's `fsdp_cpu_ram_efficient_loading: true`, transformers before 5.18 (which vLLM 0.31 requires) leaves
+    zeros on every process but the first of a machine, and TRL 1.16 shards these zeros without a message (KL at step 1:
+    4.17). Replicas must have the same sum of bytes. Shards differ anyway; a shard of zeros is recognised.
+
+    Args:
+        models: their names and themselves. Anything but a model of transformers is passed over.
+    """
+    for name, model in models:
         if not isinstance(getattr(model, "module", model), PreTrainedModel):  # TRL may have wrapped it
             continue
         found = dict(enumerate(gather_object([weights_here(model)])))

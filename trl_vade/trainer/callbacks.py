@@ -1,0 +1,100 @@
+"""Callbacks of the Trainer: one that is found again, one that may fail, the time of steps, and what was trained on."""
+
+import functools
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from accelerate.logging import get_logger
+from transformers import TrainerCallback
+from transformers.trainer_callback import ExportableState
+
+from trl_vade.errors import ConfigurationError
+
+logger = get_logger(__name__)
+
+Kind = TypeVar("Kind", bound=TrainerCallback)
+
+
+def callback_of(trainer: Any, kind: type[Kind]) -> Kind | None:
+    """Return the callback of this class of a trainer, or None if it was removed."""
+    return next((each for each in trainer.callback_handler.callbacks if isinstance(each, kind)), None)
+
+
+class HarmlessCallback(TrainerCallback):
+    """Callback that its first error in a method decorated by `harmless` switches off."""
+
+    active = True
+    absence: str  # the sentence of the warning, such as "The console is off"
+
+
+def harmless(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Log an error of a method of a `HarmlessCallback`, and do nothing from then on."""
+
+    @functools.wraps(method)
+    def guarded(callback: HarmlessCallback, *positional: Any, **named: Any) -> Any:
+        if not callback.active:
+            return None
+        try:
+            return method(callback, *positional, **named)
+        except Exception as error:
+            callback.active = False
+            logger.warning(f"{callback.absence} ({type(error).__name__}: {error}). The training is not affected.")
+
+    return guarded
+
+
+class StepTimer(TrainerCallback):
+    """Callback that adds the seconds of each optimiser step, first micro-batch to update, to `seconds()["step"]`.
+
+    All of `seconds()` go into the metrics as `vade/<phase>_seconds_total`, of which a log takes the last.
+    """
+
+    def __init__(self, seconds: Callable[[], dict[str, float]], metrics: dict[str, list[float]]):
+        self._seconds, self._metrics = seconds, metrics  # a function, because a resume replaces the dictionary
+        self._start = 0.0
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Start the clock."""
+        self._start = time.perf_counter()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Add the time since `on_step_begin`."""
+        totals = self._seconds()
+        totals["step"] += time.perf_counter() - self._start
+        for phase, total in totals.items():
+            self._metrics[f"vade/{phase}_seconds_total"] = [total]
+
+
+class TrainedCounts(TrainerCallback, ExportableState):
+    """Callback that counts the completions and tokens trained on, on all processes. Checkpoints keep the counts.
+
+    If they are `required`, a step that does not count is an error: a subclass replaces the loss.
+    """
+
+    def __init__(self, required: bool = False, completions: int = 0, tokens: int = 0):
+        self.required, self.completions, self.tokens = required, completions, tokens
+        self._before = 0
+
+    def state(self) -> dict[str, Any]:
+        """Return the counts in the form that transformers saves."""
+        counts = {"completions": self.completions, "tokens": self.tokens}
+        return {"args": {"required": self.required}, "attributes": counts}
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Continue the counts of the checkpoint, or start at 0."""
+        saved = state.stateful_callbacks.get(type(self).__name__, {}) if state.global_step else {}
+        vars(self).update({"completions": 0, "tokens": 0} | saved.get("attributes", {}))
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Note the count before the step."""
+        self._before = self.completions
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Raise `ConfigurationError` if the step passed by the loss that VADE corrects."""
+        if self.required and self.completions == self._before:
+            raise ConfigurationError(
+                f"vade_down_sampling={args.vade_down_sampling!r}, but the loss did not pass "
+                "VADEGRPOTrainer._compute_loss. A subclass or a patch of the trainer computes its own. Let its "
+                "_compute_loss call super(), or set vade_down_sampling='none'."
+            )

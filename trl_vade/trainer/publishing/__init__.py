@@ -1,1 +1,0 @@
-"""Uploads of a run to the Hub, and its model card."""
