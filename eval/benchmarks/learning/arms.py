@@ -44,7 +44,9 @@ COLUMNS: dict[str, dict[str, Any]] = {
 # item response: wide +0.03, staged level, nameless -0.01, many_impossible -0.03.
 # with a mixture: as that, but many_impossible level, and nameless level.
 # with features of the policy: nameless +0.01, hard_pictures +0.002, staged and wide within 0.01 of words.
+# 64 x 4: level everywhere.
 CHALLENGERS: dict[str, dict[str, Any]] = {
+    "balanced, 64 x 4": {"num_generations": 4},
     "short rest": {"short_rest": True},
     "item response": {"item_response": "words"},
     "item response, mixture": {"item_response": "words", "mixture": True},
