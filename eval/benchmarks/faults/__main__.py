@@ -1,4 +1,4 @@
-"""Faults, injected into real runs: what a run survives, and whether anything is lost.
+"""Kills and resumes of real runs: what a run survives, and whether anything is lost.
 
 usage: python -m eval.benchmarks.faults [--report] [--quick] [--seed SEED] [--only NAME]
 
@@ -19,12 +19,8 @@ from pathlib import Path
 import torch
 
 from .bench import Bench, Result
-from .damage import damaged_checkpoints
-from .disks import disk_full, permission_denied
-from .hub import hub_failures, killed_while_pushing
 from .kills import killed_at_random, killed_in_a_save, killed_in_a_second_save
 from .kinds import kinds_killed, kinds_resumed
-from .rewards import reward_outage, rewards
 
 CASES: dict[str, Callable[[Bench], Result | list[Result]]] = {
     "kinds": kinds_killed,
@@ -32,13 +28,6 @@ CASES: dict[str, Callable[[Bench], Result | list[Result]]] = {
     "kill-random": killed_at_random,
     "kill-in-save": killed_in_a_save,
     "kill-in-second-save": killed_in_a_second_save,
-    "checkpoint-files": damaged_checkpoints,
-    "disk-full": disk_full,
-    "permission": permission_denied,
-    "reward": rewards,
-    "outage": reward_outage,
-    "hub": hub_failures,
-    "kill-pushing": killed_while_pushing,
 }
 
 

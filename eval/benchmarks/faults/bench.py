@@ -1,16 +1,11 @@
 """What the injected faults share: a place to work in, and how a try is counted."""
 
-import logging
 import multiprocessing
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import torch
-from transformers import TrainerCallback
 
 from tests.support.runs import make_text_model
 from trl_vade.testbed.model import build_model
@@ -103,25 +98,6 @@ def tally(case: str, tries: dict[str, Callable[[], str]]) -> Result:
     return Result(case, len(tries), len(tries) - len(lost), len(lost), "; ".join(words))
 
 
-@contextmanager
-def heard() -> Iterator[list[str]]:
-    """What trl_vade warns of inside the block."""
-    messages: list[str] = []
-
-    class Listener(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            messages.append(record.getMessage())
-
-    listener, logger = Listener(logging.WARNING), logging.getLogger("trl_vade")
-    propagate, logger.propagate = logger.propagate, False
-    logger.addHandler(listener)
-    try:
-        yield messages
-    finally:
-        logger.removeHandler(listener)
-        logger.propagate = propagate
-
-
 def refused(what: type[Exception], attempt: Callable[[], Any]) -> str:
     """The message of the error that `attempt` must raise."""
     try:
@@ -129,26 +105,3 @@ def refused(what: type[Exception], attempt: Callable[[], Any]) -> str:
     except what as error:
         return str(error)
     raise AssertionError(f"no {what.__name__}")
-
-
-class AtStep(TrainerCallback):
-    """Calls `do` with the step's number before it begins, or once it has ended and before it is saved."""
-
-    def __init__(self, step: int, do: Callable[[], Any], *, begins: bool = False):
-        self._step, self._do, self._begins = step, do, begins
-
-    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if self._begins and state.global_step == self._step:
-            self._do()
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if not self._begins and state.global_step == self._step:
-            self._do()
-
-
-def expect_finished(trainer: Any) -> None:
-    """Expect that a run came to its last step, with finite weights."""
-    step = trainer.state.global_step
-    expect(step == trainer.args.max_steps, f"the run ended at step {step}")
-    for name, value in trainer.model.state_dict().items():
-        expect(torch.isfinite(value).all(), f"{name} is not finite")

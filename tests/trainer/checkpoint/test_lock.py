@@ -14,7 +14,7 @@ import pytest
 from accelerate import Accelerator
 from transformers import TrainerCallback
 
-from eval.benchmarks.faults.disks import WriteProtected
+from tests.support.protected import WriteProtected
 from tests.support.refusals import refused, says
 from tests.support.runs import says_a_digit
 from trl_vade import VADEGRPOTrainer
