@@ -52,6 +52,7 @@ CHALLENGERS: dict[str, dict[str, Any]] = {
     "item response, mixture": {"item_response": "words", "mixture": True},
     "item response, mixture, features of the policy": {"item_response": "policy", "mixture": True},
 }
+FINALISTS = ("short rest", "item response, mixture, features of the policy")  # the best rules on the six seeds
 ARMS = TUNED | {AT_ITS_RATE: {}} | COLUMNS | CHALLENGERS
 OF_THE_BENCHMARK = {"num_generations": 8, "whole_batches": False, "column": None}
 OF_THE_BENCHMARK |= {"short_rest": False, "item_response": None, "mixture": False}

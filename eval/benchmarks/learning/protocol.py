@@ -59,7 +59,7 @@ class Stage:
 
 STAGES = {
     "tune": Stage((*SHAPES, DEFAULT), range(600, 602)),
-    "runs": Stage((VANILLA, BEST_BATCH, DEFAULT, AT_ITS_RATE, BEST, "dapo", "paper"), range(700, 716)),
+    "runs": Stage((VANILLA, BEST_BATCH, DEFAULT, AT_ITS_RATE, *FINALISTS, "dapo", "paper", BEST), range(700, 716)),
     "challenge": Stage((VANILLA, DEFAULT, *CHALLENGERS), range(620, 626)),
     "column": Stage((VANILLA, DEFAULT, *COLUMNS), range(500, 516), ("staged", "wide_4096")),
     "trainer": Stage((VANILLA, DEFAULT), range(700, 704), ("staged", "no_headroom")),

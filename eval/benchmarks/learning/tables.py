@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .arms import AT_ITS_RATE, BEST, BEST_BATCH, CHALLENGERS, COLUMNS, DEFAULT, SHAPES, VANILLA
+from .arms import AT_ITS_RATE, BEST, BEST_BATCH, CHALLENGERS, COLUMNS, DEFAULT, FINALISTS, SHAPES, VANILLA
 from .curves import Record, area, by_arm, differences, interval, score_at, share_interval, table
 from .protocol import COMPARED, best_batch, best_rate
 
@@ -88,7 +88,10 @@ def tuned(records: list[Record]) -> str:
 
 
 def challenge(records: list[Record]) -> str:
-    return beside(records, "challenge", CHALLENGERS, {name: name for name in COMPARED})
+    """The challengers on the six seeds, and the finalists on those of the runs."""
+    regimes = {name: name for name in COMPARED}
+    found = (beside(records, "challenge", CHALLENGERS, regimes), beside(records, "runs", FINALISTS, regimes))
+    return "\n\n".join(filter(None, found))
 
 
 def columns(records: list[Record]) -> str:
