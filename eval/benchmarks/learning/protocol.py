@@ -18,7 +18,19 @@ from typing import Any
 
 import numpy as np
 
-from .arms import AT_ITS_RATE, BEST, BEST_BATCH, CHALLENGERS, COLUMNS, DEFAULT, READ_NO_WORDS, SHAPES, TUNED, VANILLA
+from .arms import (
+    AT_ITS_RATE,
+    BEST,
+    BEST_BATCH,
+    CHALLENGERS,
+    COLUMNS,
+    DEFAULT,
+    FINALISTS,
+    READ_NO_WORDS,
+    SHAPES,
+    TUNED,
+    VANILLA,
+)
 from .curves import Record, area
 from .pools import regime_key
 from .regimes import REGIMES
