@@ -16,6 +16,7 @@ from .oracle import OracleSampler
 
 UNIFORM = {"vade_sampler": "uniform"}
 VANILLA, DEFAULT, BEST = "vanilla", "balanced", "oracle"
+LARGER = "balanced, 64 x 4"
 BEST_BATCH, AT_ITS_RATE = "vanilla, best batch", "oracle, rate of balanced"
 
 # Vanilla GRPO draws 256 rollouts a batch: K groups of G.
@@ -46,14 +47,14 @@ COLUMNS: dict[str, dict[str, Any]] = {
 # with features of the policy: nameless +0.01, hard_pictures +0.002, staged and wide within 0.01 of words.
 # 64 x 4: level everywhere.
 CHALLENGERS: dict[str, dict[str, Any]] = {
-    "balanced, 64 x 4": {"num_generations": 4},
+    LARGER: {"num_generations": 4},
     "short rest": {"short_rest": True},
     "item response": {"item_response": "words"},
     "item response, mixture": {"item_response": "words", "mixture": True},
     "item response, mixture, features of the policy": {"item_response": "policy", "mixture": True},
 }
 # The best two rules on the six seeds, and the default with the batch that vanilla GRPO is best with.
-FINALISTS = ("short rest", "item response, mixture, features of the policy", "balanced, 64 x 4")
+FINALISTS = ("short rest", "item response, mixture, features of the policy", LARGER)
 ARMS = TUNED | {AT_ITS_RATE: {}} | COLUMNS | CHALLENGERS
 OF_THE_BENCHMARK = {"num_generations": 8, "whole_batches": False, "column": None}
 OF_THE_BENCHMARK |= {"short_rest": False, "item_response": None, "mixture": False}

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .arms import AT_ITS_RATE, BEST, BEST_BATCH, CHALLENGERS, COLUMNS, DEFAULT, FINALISTS, SHAPES, VANILLA
+from .arms import AT_ITS_RATE, BEST, BEST_BATCH, CHALLENGERS, COLUMNS, DEFAULT, FINALISTS, LARGER, SHAPES, VANILLA
 from .curves import Record, area, by_arm, differences, interval, score_at, share_interval, table
 from .protocol import COMPARED, best_batch, best_rate
 
@@ -23,6 +23,7 @@ TITLES = {
 }
 SHOWN = {
     **{BEST_BATCH: "vanilla GRPO, best batch", "dapo": "DAPO", "paper": "VADE, `paper`", DEFAULT: "VADE, default"},
+    **{LARGER: "VADE, default, 64 x 4"},
     **{AT_ITS_RATE: "oracle, at the default's rate", BEST: "oracle, at its own rate"},
 }
 """By arm, the name in the tables."""
@@ -45,15 +46,20 @@ def fill(text: str, records: list[Record]) -> str:
     return re.sub(r"(<!-- table: (\w+) -->).*?<!-- end of table -->", made, text, flags=re.DOTALL)
 
 
-def main_arms(records: list[Record]) -> str:
-    """The areas of all arms, one regime a line, all on the same seeds."""
+def main_arms(records: list[Record], shown: Iterable[str] = SHOWN) -> str:
+    """The areas of some arms, one regime a line, all on the same seeds."""
     lines = []
     for regime, arms in compared(records):
         vanilla = arms[VANILLA]
-        cells = [between(differences(arms.get(arm, []), vanilla, area)) for arm in SHOWN]
+        cells = [between(differences(arms.get(arm, []), vanilla, area)) for arm in shown]
         lines.append([titled(regime), len(vanilla), f"{np.mean([area(run) for run in vanilla]):.3f}", *cells])
-    names = [f"{name}: difference (95 % interval)" for name in SHOWN.values()]
+    names = [f"{SHOWN[arm]}: difference (95 % interval)" for arm in shown]
     return table(["situation", "seeds", "vanilla GRPO: mean", *names], lines) if lines else ""
+
+
+def short(records: list[Record]) -> str:
+    """The arms that a reader looks for first."""
+    return main_arms(records, (BEST_BATCH, DEFAULT, LARGER, AT_ITS_RATE))
 
 
 def costs(records: list[Record]) -> str:
@@ -157,6 +163,7 @@ def agreement(records: list[Record]) -> str:
 
 
 TABLES = {
+    "short": ("In short", short),
     "main": ("Difference of the area to vanilla GRPO, paired by seed", main_arms),
     "costs": ("What the default spends", costs),
     "tuned": ("What was tuned", tuned),

@@ -76,7 +76,7 @@ def test_the_tables_show_each_arm_beside_vanilla_and_what_it_spends():
 @pytest.mark.parametrize("page", ["README.md", "docs/results/learning.md"])
 def test_the_tables_of_the_pages_are_those_of_the_records(page):
     text = (ROOT / page).read_text()
-    assert "<!-- table: main -->" in text
+    assert "<!-- table: short -->" in text or "<!-- table: main -->" in text
     assert tables.fill(text, curves.read(ROOT / "eval/learning.jsonl")) == text
 
 
