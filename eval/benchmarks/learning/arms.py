@@ -18,6 +18,7 @@ UNIFORM = {"vade_sampler": "uniform"}
 VANILLA, DEFAULT, BEST = "vanilla", "balanced", "oracle"
 LARGER = "balanced, 64 x 4"
 BEST_BATCH, AT_ITS_RATE = "vanilla, best batch", "oracle, rate of balanced"
+VANILLA_AT_ITS_RATE = "vanilla, rate of balanced"
 
 # Vanilla GRPO draws 256 rollouts a batch: K groups of G.
 SHAPES: dict[str, dict[str, Any]] = {
@@ -32,7 +33,7 @@ TUNED: dict[str, dict[str, Any]] = SHAPES | {
     "dapo": UNIFORM | {"whole_batches": True, "vade_dynamic_sampling": True},
     "paper": {"vade_preset": "paper"},  # Algorithm 1, with its initial pass
 }
-READ_NO_WORDS = (*SHAPES, BEST, AT_ITS_RATE, "dapo", "paper")
+READ_NO_WORDS = (*SHAPES, VANILLA_AT_ITS_RATE, BEST, AT_ITS_RATE, "dapo", "paper")
 # The default, with `vade_posterior_init="column:..."`: a share of 16 answers of another policy for each row. Written
 # down on 2026-11-27, before the first run. Prediction against the default: of the base policy +0.01 in staged and
 # +0.02 in wide, of the weaker one level in both, of the stronger one -0.01 in both: it takes hard rows for easy ones.
@@ -55,7 +56,7 @@ CHALLENGERS: dict[str, dict[str, Any]] = {
 }
 # The best two rules on the six seeds, and the default with the batch that vanilla GRPO is best with.
 FINALISTS = ("short rest", "item response, mixture, features of the policy", LARGER)
-ARMS = TUNED | {AT_ITS_RATE: {}} | COLUMNS | CHALLENGERS
+ARMS = TUNED | {AT_ITS_RATE: {}, VANILLA_AT_ITS_RATE: UNIFORM} | COLUMNS | CHALLENGERS
 OF_THE_BENCHMARK = {"num_generations": 8, "whole_batches": False, "column": None}
 OF_THE_BENCHMARK |= {"short_rest": False, "item_response": None, "mixture": False}
 

@@ -30,6 +30,7 @@ from .arms import (
     SHAPES,
     TUNED,
     VANILLA,
+    VANILLA_AT_ITS_RATE,
 )
 from .curves import Record, area
 from .pools import regime_key
@@ -71,7 +72,10 @@ class Stage:
 
 STAGES = {
     "tune": Stage((*SHAPES, DEFAULT), range(600, 602)),
-    "runs": Stage((VANILLA, BEST_BATCH, DEFAULT, AT_ITS_RATE, *FINALISTS, "dapo", "paper", BEST), range(700, 716)),
+    "runs": Stage(
+        (VANILLA, VANILLA_AT_ITS_RATE, BEST_BATCH, DEFAULT, AT_ITS_RATE, *FINALISTS, "dapo", "paper", BEST),
+        range(700, 716),
+    ),
     "challenge": Stage((VANILLA, DEFAULT, *CHALLENGERS), range(620, 626)),
     "column": Stage((VANILLA, DEFAULT, *COLUMNS), range(500, 516), ("staged", "wide_4096")),
     "trainer": Stage((VANILLA, DEFAULT), range(700, 704), ("staged", "no_headroom")),
@@ -178,8 +182,9 @@ def tasks(
     for seed in of.seeds:
         for regime in places:
             missing = [tuned_task(stage, records, regime, arm, seed) for arm in wanted if arm != VANILLA]
-            missing = [t for t in missing if key(t) not in paired]
             vanilla = tuned_task(stage, records, regime, VANILLA, seed)
+            same = (VANILLA_AT_ITS_RATE, vanilla["learning_rate"])  # it would be the same run
+            missing = [t for t in missing if key(t) not in paired and (t["arm"], t["learning_rate"]) != same]
             if missing or (VANILLA in wanted and key(vanilla) not in paired):
                 missing = [vanilla, *missing]
             lacking += [t for t in own(missing) if key(t) not in here]

@@ -6,7 +6,19 @@ from typing import Any
 
 import numpy as np
 
-from .arms import AT_ITS_RATE, BEST, BEST_BATCH, CHALLENGERS, COLUMNS, DEFAULT, FINALISTS, LARGER, SHAPES, VANILLA
+from .arms import (
+    AT_ITS_RATE,
+    BEST,
+    BEST_BATCH,
+    CHALLENGERS,
+    COLUMNS,
+    DEFAULT,
+    FINALISTS,
+    LARGER,
+    SHAPES,
+    VANILLA,
+    VANILLA_AT_ITS_RATE,
+)
 from .curves import Record, area, by_arm, differences, interval, score_at, share_interval, table
 from .protocol import COMPARED, best_batch, best_rate
 
@@ -22,6 +34,7 @@ TITLES = {
     "no_headroom": ("No headroom", "pictures of medium difficulty"),
 }
 SHOWN = {
+    VANILLA_AT_ITS_RATE: "vanilla GRPO, at the default's rate",
     **{BEST_BATCH: "vanilla GRPO, best batch", "dapo": "DAPO", "paper": "VADE, `paper`", DEFAULT: "VADE, default"},
     **{LARGER: "VADE, default, 64 x 4"},
     **{AT_ITS_RATE: "oracle, at the default's rate", BEST: "oracle, at its own rate"},
@@ -59,7 +72,7 @@ def main_arms(records: list[Record], shown: Iterable[str] = SHOWN) -> str:
 
 def short(records: list[Record]) -> str:
     """The arms that a reader looks for first."""
-    return main_arms(records, (BEST_BATCH, DEFAULT, LARGER, AT_ITS_RATE))
+    return main_arms(records, (VANILLA_AT_ITS_RATE, BEST_BATCH, DEFAULT, LARGER, AT_ITS_RATE))
 
 
 def costs(records: list[Record]) -> str:
@@ -183,6 +196,8 @@ def compared(records: list[Record]) -> list[tuple[str, dict[str, list[Record]]]]
         arms = of(records, "runs", regime)
         if len(arms.get(VANILLA, [])) > 1:
             arms[BEST_BATCH] = arms.get(best_batch(records, regime) or "", [])
+            if best_rate(records, regime, DEFAULT) == arms[VANILLA][0]["learning_rate"]:
+                arms[VANILLA_AT_ITS_RATE] = arms[VANILLA]
             found.append((regime, arms))
     return found
 
