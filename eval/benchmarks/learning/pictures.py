@@ -8,7 +8,7 @@ import numpy as np
 from trl_vade.selection.report.style import LIGHT, WIDEST, drawing, head
 from trl_vade.selection.report.style import curve as draw_curve
 
-from .arms import AT_ITS_RATE, BEST_BATCH, DEFAULT, VANILLA
+from .arms import AT_ITS_RATE, BEST_BATCH, DEFAULT, LARGER, VANILLA
 from .curves import Record, curve, grid
 from .tables import TITLES, compared
 
@@ -17,6 +17,7 @@ NAMES = {
     BEST_BATCH: ("first", "vanilla GRPO, best batch"),
     "dapo": ("second", "DAPO: dynamic sampling"),
     DEFAULT: ("third", "VADE, default"),
+    LARGER: ("fourth", "VADE, default, 64 x 4"),
     AT_ITS_RATE: ("sixth", "oracle: knows every pass rate"),
 }
 """By arm, its colour and its name."""

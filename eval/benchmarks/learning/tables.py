@@ -60,9 +60,10 @@ def fill(text: str, records: list[Record]) -> str:
 
 
 def main_arms(records: list[Record], shown: Iterable[str] = SHOWN) -> str:
-    """The areas of some arms, one regime a line, all on the same seeds."""
-    lines = []
-    for regime, arms in compared(records):
+    """The areas of some arms, one regime a line, all on the same seeds; without those that no regime has run."""
+    lines, found = [], compared(records)
+    shown = [arm for arm in shown if any(arms.get(arm) for _, arms in found)]
+    for regime, arms in found:
         vanilla = arms[VANILLA]
         cells = [between(differences(arms.get(arm, []), vanilla, area)) for arm in shown]
         lines.append([titled(regime), len(vanilla), f"{np.mean([area(run) for run in vanilla]):.3f}", *cells])
@@ -72,26 +73,21 @@ def main_arms(records: list[Record], shown: Iterable[str] = SHOWN) -> str:
 
 def short(records: list[Record]) -> str:
     """The arms that a reader looks for first."""
-    return main_arms(records, (VANILLA_AT_ITS_RATE, BEST_BATCH, DEFAULT, LARGER, AT_ITS_RATE))
+    return main_arms(records, (BEST_BATCH, DEFAULT, LARGER, AT_ITS_RATE))
 
 
 def costs(records: list[Record]) -> str:
-    """What the default spends until it has the final score of vanilla GRPO, and of that with the best batch."""
+    """The default beside vanilla GRPO with its best batch, and what it spends until it has the final score of that."""
     lines = []
     for regime, arms in compared(records):
-        cells = [
-            shown(*share_interval(arms.get(DEFAULT, []), arms.get(other, []), what))
-            for other in (VANILLA, BEST_BATCH)
-            for what in ("rollouts", "tokens")
-        ]
-        gains = between(differences(arms.get(DEFAULT, []), arms.get(BEST_BATCH, []), area))
-        lines.append([titled(regime), gains, *cells])
-    head = ["situation", "area: default - best batch (95 %)"]
-    head += [
-        f"{what} to the final score of {of}, share (95 %)"
-        for of in ("vanilla", "the best batch")
-        for what in ("rollouts", "tokens")
-    ]
+        best, cells = arms[BEST_BATCH], []
+        for runs in (arms.get(DEFAULT, []), arms.get(LARGER, [])):
+            cells.append(between(differences(runs, best, area)))
+            cells += [shown(*share_interval(runs, best, what)) for what in ("rollouts", "tokens")]
+        lines.append([titled(regime), *cells])
+    head = ["situation"]
+    for arm in (DEFAULT, LARGER):
+        head += [f"{SHOWN[arm]}: difference (95 %)", "rollouts, share (95 %)", "tokens, share (95 %)"]
     return table(head, lines) if lines else ""
 
 
@@ -178,7 +174,7 @@ def agreement(records: list[Record]) -> str:
 TABLES = {
     "short": ("In short", short),
     "main": ("Difference of the area to vanilla GRPO, paired by seed", main_arms),
-    "costs": ("What the default spends", costs),
+    "costs": ("Beside vanilla GRPO with its best batch", costs),
     "tuned": ("What was tuned", tuned),
     "challengers": ("Challengers: difference of the area to the default, paired", challenge),
     "columns": ("With a column of pass rates: difference of the area to the default, paired", columns),
