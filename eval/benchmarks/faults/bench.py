@@ -11,7 +11,7 @@ from tests.support.runs import make_text_model
 from trl_vade.testbed.model import build_model
 from trl_vade.testbed.processor import build_processor
 
-from .runs import end_of, make_trainer
+from .runs import make_trainer
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,6 @@ class Bench:
         self.vision_model = str(directory / "vision_model")  # the testbed's untrained Qwen2.5-VL
         for part in (build_model(processor), processor):
             part.save_pretrained(self.vision_model)
-        self._ends: dict[str, dict[str, str]] = {}
         self._num_folders = 0
         # A server that has the imports forks the processes: this one has used torch, and must not be forked.
         self.context = multiprocessing.get_context("forkserver")
@@ -62,15 +61,6 @@ class Bench:
     def model_of(self, settings: dict[str, Any]) -> str:
         """The tiny text model, or the testbed's with `pictures`."""
         return self.vision_model if settings.get("pictures") else self.model
-
-    def end_of_undisturbed(self, **settings: Any) -> dict[str, str]:
-        """The end of the run with these settings in this process."""
-        key = repr(sorted(settings.items()))
-        if key not in self._ends:
-            trainer = self.trainer(self.folder(), **settings)
-            trainer.train()
-            self._ends[key] = end_of(trainer)
-        return self._ends[key]
 
 
 def expect(condition: Any, otherwise: str) -> None:

@@ -15,9 +15,7 @@ import torch
 from datasets import Dataset
 from peft import LoraConfig
 from tqdm import tqdm
-from transformers import TrainerCallback
 
-from tests.support.hub import read_hub_settings
 from tests.support.rows import make_text_rows, with_variants
 from tests.support.runs import SMALL_RUN, first_letter, rows_with_images, says_a_digit
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer, VADEReportCallback
@@ -32,8 +30,6 @@ def make_trainer(
     model: str,
     output_dir: Path,
     *,
-    reward: Any = None,
-    callbacks: list[TrainerCallback] | None = None,
     pictures: bool = False,
     adapter: bool = False,
     **more: Any,
@@ -41,9 +37,9 @@ def make_trainer(
     """A trainer of `SAVING_RUN` with the settings changed that `more` names, on text or on the testbed's pictures."""
     args = VADEGRPOConfig(**SAVING_RUN | {"output_dir": str(output_dir)} | more)
     rows = picture_rows("vade_variants" in more) if pictures else make_text_rows()
-    reward = reward or (first_letter if pictures else says_a_digit)
+    reward = first_letter if pictures else says_a_digit
     adapters = LoraConfig(target_modules=["q_proj"]) if adapter else None
-    trainer = VADEGRPOTrainer(model, reward, args, rows, callbacks=callbacks, peft_config=adapters)
+    trainer = VADEGRPOTrainer(model, reward, args, rows, peft_config=adapters)
     trainer.remove_callback(VADEReportCallback)
     return trainer
 
@@ -89,9 +85,6 @@ def train_to_be_killed(
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)
     torch.set_num_threads(1)
-    if environment := settings.pop("environment", None):  # the server that forks the processes has another one
-        os.environ.update(environment)
-        read_hub_settings()
     tqdm.set_lock(threading.RLock())  # not the one for several processes, which a killed one would leave behind
     try:
         trainer = make_trainer(model, output_dir, **settings)
