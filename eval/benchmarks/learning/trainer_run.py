@@ -15,7 +15,7 @@ from trl_vade.testbed import exact_answer_reward
 from ..machine import machine
 from .arms import ARMS, OF_THE_BENCHMARK
 from .fast_policy import FastPolicy
-from .one_run import NUM_GENERATIONS, ROLLOUTS_A_BATCH, fast_policy, rounded
+from .one_run import ROLLOUTS_A_BATCH, fast_policy, rounded
 from .pools import load_regime
 from .regimes import REGIMES
 
@@ -65,7 +65,7 @@ def run(
         args = VADEGRPOConfig(
             output_dir,
             per_device_train_batch_size=ROLLOUTS_A_BATCH,
-            num_generations=NUM_GENERATIONS,
+            num_generations=OF_THE_BENCHMARK["num_generations"],
             max_steps=batches,
             learning_rate=learning_rate,
             lr_scheduler_type="constant",

@@ -213,7 +213,7 @@ def test_a_benchmark_in_small_is_run_once_and_taken_up_where_it_was(tmp_path):
     assert finished.returncode == 0, finished.stderr[-3000:]
     records = [json.loads(line) for line in results.read_text().splitlines()][len(done) :]
     by_arm = {(r["stage"], r["arm"]): r for r in records}
-    ran = [("column", "column of a weaker one"), ("challenge", "short rest")]
+    ran = [("column", "column of a weaker one"), ("challenge", "short rest"), ("runs", "short rest")]
     ran += [(stage, arm) for stage in ("runs", "column", "challenge", "trainer") for arm in ("vanilla", "balanced")]
     assert sorted(by_arm) == sorted(ran)
     fast, trainer = by_arm["runs", "balanced"], by_arm["trainer", "balanced"]
