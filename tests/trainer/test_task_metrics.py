@@ -37,7 +37,7 @@ def test_a_reward_at_1_does_not_hide_that_the_accuracy_is_0(text_model_path, tex
 
 
 def test_trl_still_has_no_metrics_of_the_task():
-    """When this fails, `trainer.task_metrics` can go: TRL then takes `compute_metrics` itself."""
+    """When this fails, `trainer.logs.TaskMetrics` can go: TRL then takes `compute_metrics` itself."""
     assert "compute_metrics" not in inspect.signature(GRPOTrainer.__init__).parameters
 
 
@@ -57,7 +57,7 @@ def trackio_dir(tmp_path, monkeypatch):
 def test_each_picture_of_a_table_is_one_file_and_stock_trl_still_writes_one_for_each_completion(
     vision_model_path, make_args, trackio_dir, stock
 ):
-    """When `stock` writes 8, `trainer.logged_pictures` can go."""
+    """When `stock` writes 8, `trainer.logs.pictures_once` can go."""
     tracked = {"report_to": "trackio", "project": "vade", "trackio_space_id": None, "log_completions": True}
     args = make_args(GRPOConfig if stock else VADEGRPOConfig, max_steps=1, **tracked)
     kind = GRPOTrainer if stock else VADEGRPOTrainer
