@@ -1,7 +1,7 @@
 """What a GPU of 80 GB says: memory part by part, images once, the update at live shares, pictures, selection.
 
-    python -m eval.benchmarks.gpu --output gpu.json        # one H100 or H200, 8 minutes
-    python -m eval.benchmarks.gpu --tiny                   # the same program with the testbed's widths, for a CPU
+    python -m eval.benchmarks.gpu --packed packed --output gpu.json   # one H100 or H200, 9 minutes
+    python -m eval.benchmarks.gpu --tiny          # the same program with the testbed's widths, for a CPU
 
 It needs torch, torchvision, transformers, accelerate, datasets and TRL, and neither vLLM nor a network. The model has
 the dimensions of Qwen2.5-VL-3B and random weights, made on the GPU. The settings are those of the GRPO recipe for 3B

@@ -31,6 +31,7 @@ def test_draws_of_a_policy_that_stays_find_more_where_words_tell_the_task():
     first, last = ({name: each[at] for name, each in found.items()} for at in (0, -1))
     assert first["even"] == pytest.approx(0.25, abs=0.08)
     assert first["even"] < last["default, without words"]
+    assert first["default, without words"] < first["default"]  # words tell at once
     assert last["default, without words"] < last["default"] + 0.1 <= last["oracle"] + 0.1
 
 
