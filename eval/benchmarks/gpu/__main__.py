@@ -15,7 +15,8 @@ hold 60 GB of them. Nothing is generated: completions and rewards are given (see
 4. Images: a generation batch by stock TRL and by ours, with images TRL's way, once in the processor and the buffer, in
    the vision tower as well, and with the completions of a row side by side, in turn.
 5. Update: at each live share, stock TRL, ours without thinning and ours with it, in turn, without a KL term.
-6. SmolLM2, with `--packed`: vanilla GRPO and the default, `--arm_minutes` each (see `eval.benchmarks.smollm`).
+6. SmolLM2, with `--packed`: vanilla GRPO and the default, tuned alike, then side by side on three seeds for
+   `--arm_minutes` (see `eval.benchmarks.smollm`).
 
 A part that would end after `--minutes`, going by the longest one of its kind, is left out, and the report names it. It
 also names a part that failed. On a GPU of less memory take fewer `--layers`.
@@ -59,7 +60,7 @@ def measure(options: argparse.Namespace, schedule: Schedule) -> None:
     for name in ("stock", "live"):
         schedule.run("memory", f"memory, {name}", bench.memory, name)
     if options.packed:
-        schedule.run("smollm", "SmolLM2, both arms", smollm, options)
+        schedule.run("smollm", "SmolLM2, tuning and runs", smollm, options)
     for repeat in range(sizes.repeats):
         for name in in_turn(IMAGES, repeat):
             schedule.run("images", f"images, {name}, repeat {repeat + 1}", bench.update, repeat, 1.0, name)
@@ -71,10 +72,15 @@ def measure(options: argparse.Namespace, schedule: Schedule) -> None:
 
 
 def smollm(options: argparse.Namespace) -> dict[str, Any]:
-    """Train both arms for as long, from the same weights; return their points."""
+    """Tune both arms and train them, from the same weights; return their points."""
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()  # the runs are processes of their own
+    flags = ["train", "--packed", str(options.packed), "--seeds", "3", "--workers", "8"]
+    if options.tiny:
+        flags = [*flags[:-2], "--tiny", "--steps", "2", "--every", "2"]
     with tempfile.TemporaryDirectory() as runs:
-        flags = ["train", "--packed", str(options.packed), "--minutes", str(options.arm_minutes), "--runs", runs]
-        return train_smollm([*flags, *(["--tiny", "--steps", "2", "--every", "2"] if options.tiny else [])])["arms"]
+        minutes = ["--minutes", str(options.arm_minutes), "--tune_minutes", str(options.arm_minutes / 3)]
+        return train_smollm([*flags, *minutes, "--runs", runs])
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -88,7 +94,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, help=f"of what is timed ({REAL.repeats}; tiny: {TINY.repeats})")
     parser.add_argument("--layers", type=int, help="of the decoder (all)")
     parser.add_argument("--packed", type=Path, metavar="FOLDER", help="SmolLM2, made by eval.benchmarks.smollm pack")
-    parser.add_argument("--arm_minutes", type=float, default=1.5, help="of each arm of SmolLM2 (1.5)")
+    parser.add_argument("--arm_minutes", type=float, default=2.4, help="of the runs of SmolLM2 (2.4); tuning: a third")
     parser.add_argument("--output", type=Path, metavar="FILE", help="write all figures there, as JSON")
     options = parser.parse_args(arguments)
     if not options.tiny and not torch.cuda.is_available():

@@ -13,7 +13,7 @@ def report(found: dict[str, Any]) -> str:
         pictures(found.get("pictures", [])),
         selection(found.get("selection", [])),
     ]
-    parts += [smollm({"arms": arms}) for arms in found.get("smollm", [])]
+    parts += [smollm(each) for each in found.get("smollm", [])]
     if "update" in found:
         parts.insert(1, live_table(found["update"]))
     if "images" in found:

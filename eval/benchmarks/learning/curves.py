@@ -81,7 +81,7 @@ def interval(values: list[float]) -> tuple[float, float, float]:
 def share_interval(
     ours: list[Record], theirs: list[Record], what: str = "rollouts", resamples: int = 1000
 ) -> tuple[float, float, float]:
-    """Share of the rollouts, or tokens, with which the mean of `ours` reaches the mean final score of `theirs`.
+    """Share of the rollouts, tokens or seconds with which the mean of `ours` reaches the mean final score of `theirs`.
 
     With the ends of its 95 % interval, by a bootstrap over the pairs; infinite where it never does, NaN without pairs.
     """
@@ -89,8 +89,8 @@ def share_interval(
     pairs = [(record, other[pair(record)]) for record in ours if pair(record) in other]
     if len(pairs) < 2:
         return (float("nan"),) * 3
-    # Tokens are counted in those that the other arm spends in all, on average.
-    spent = [budget(record) if what == "rollouts" else record["tokens"][-1] for _, record in pairs]
+    # Tokens and seconds are counted in those that the other arm spends in all, on average.
+    spent = [budget(record) if what == "rollouts" else record[what][-1] for _, record in pairs]
     shares = np.linspace(0, 1, POINTS) * float(np.mean(spent))
     heights = np.array([np.interp(shares, record[what], record["score"]) for record, _ in pairs])
     finals = np.array([score_at(record, 1.0) for _, record in pairs])

@@ -3,6 +3,8 @@
 The weights come in a package of the registry, as a GGUF file of 4 bits a weight. They are saved once as safetensors.
 """
 
+import argparse
+import json
 import math
 import random
 from collections.abc import Callable
@@ -11,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from trl_vade.testbed.cache import cached_directory
 
 GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
+ROWS = "rows.json"
 LONGEST = 16  # tokens of an answer
 TASKS: dict[str, list[dict[str, Any]]] = {
     "chain_sum": [{"min_terms": n, "max_terms": n, "max_digits": d} for n, d in ((2, 1), (3, 1), (2, 2), (3, 2))],
@@ -149,8 +153,9 @@ def sample(
         tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False) for prompt in of["prompt"]
     ]
     order, found = sorted(range(len(texts)), key=lambda place: len(texts[place])), [[] for _ in texts]
-    for start in range(0, len(order), 16):
-        places = order[start : start + 16]
+    size = max(256 // each, 1)  # rows at a time
+    for start in range(0, len(order), size):
+        places = order[start : start + size]
         batch = tokenizer(
             [texts[place] for place in places], padding=True, return_tensors="pt", add_special_tokens=False
         ).to(model.device)
@@ -176,3 +181,37 @@ def sample(
             found[place] = answers[first : first + each]
         say(start + len(places))
     return found
+
+
+def all_rows(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the rows to train on, to score and to teach the form with; no question is in two of them."""
+    if options.packed:
+        read = json.loads((options.packed / ROWS).read_text())
+        return {name: datasets.Dataset.from_list(some) for name, some in read.items()}
+    sizes = {"pool": 64, "score": 32, "taught": 32} if options.tiny else {"pool": 1024, "score": 256, "taught": 320}
+    made, seen = {}, frozenset[str]()
+    for place, (name, size) in enumerate(sizes.items()):
+        made[name] = rows(size, options.seed + place, seen)
+        seen |= {*questions(made[name])}
+    return made
+
+
+def prepare(options: argparse.Namespace) -> tuple[Any, Any, dict[str, Any]]:
+    """Return a model that knows the form of an answer, its tokenizer and the rows.
+
+    Its weights are float32: a step of 1e-5 moves only 2 % of them in bfloat16.
+    """
+    made, directory = all_rows(options), load(options.packed, tiny=options.tiny)
+    tokenizer = AutoTokenizer.from_pretrained(directory, padding_side="left")
+    torch.manual_seed(options.seed)
+    model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32)
+    model.to("cuda" if torch.cuda.is_available() else "cpu")
+    loss = teach(model, tokenizer, made["taught"])
+    print(f"taught {len(made['taught'])} answers, loss {loss:.2f}", flush=True)
+    return model, tokenizer, made
+
+
+def rates_of(model: Any, tokenizer: Any, of: Any, each: int) -> np.ndarray:
+    """Return the right answers of each row, of so many."""
+    found = sample(model, tokenizer, of, each)
+    return np.array([sum(exact_reward(some, [right] * each)) for some, right in zip(found, of["answer"], strict=True)])
