@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, Llama
 
 from trl_vade.testbed.cache import cached_directory
 
-GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
+GGUF, SIZE = "SmolLM2-135M-Instruct.Q4_1.gguf", 98_362_432  # bytes
 ROWS = "rows.json"
 LONGEST = 16  # tokens of an answer
 TASKS: dict[str, list[dict[str, Any]]] = {
@@ -73,10 +73,16 @@ def load(packed: Path | None = None, *, tiny: bool = False) -> Path:
         source = folder / "gguf"
         if packed:
             source.mkdir()
-            (source / GGUF).write_bytes(b"".join(part.read_bytes() for part in sorted(packed.glob(f"{GGUF}.*"))))
+            content = b"".join(part.read_bytes() for part in sorted(packed.glob(f"{GGUF}.*")))
+            if len(content) != SIZE:
+                raise SystemExit(
+                    f"{packed}: {len(content):,} of {SIZE:,} bytes of {GGUF}. Bring every part of `pack`."
+                )
+            (source / GGUF).write_bytes(content)
         else:
             source = of_package().parent
         tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=GGUF)
+        tokenizer.eos_token = tokenizer.pad_token = "<|im_end|>"  # transformers 5.17 takes others from the file
         read = AutoModelForCausalLM.from_pretrained(source, gguf_file=GGUF, dtype=torch.bfloat16)
         config = read.config.to_dict()
         config.pop("quantization_config", None)  # with it the model would not be saved
@@ -88,7 +94,7 @@ def load(packed: Path | None = None, *, tiny: bool = False) -> Path:
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
 
-    return cached_directory("smollm2-135m" + "-tiny" * tiny, {"format": 1}, build)
+    return cached_directory("smollm2-135m" + "-tiny" * tiny, {"format": 2}, build)
 
 
 def of_package() -> Path:

@@ -123,7 +123,7 @@ def live_table(figures: list[dict[str, Any]]) -> str:
         f"| ---: | --- |{' ---: |' * len(columns)}",
     ]
     for (share, trainer), *shown in zip(sorted(cells), *columns.values(), strict=True):
-        lines.append(f"| {share:.0%} | {[*NAMES.values()][trainer]} | {' | '.join(shown)} |")
+        lines.append(f"| {100 * share:g}% | {[*NAMES.values()][trainer]} | {' | '.join(shown)} |")
     return "\n".join(lines)
 
 

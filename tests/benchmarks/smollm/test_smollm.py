@@ -1,14 +1,18 @@
 """The benchmark with a real language model: its arithmetic, and the whole program in small."""
 
 import json
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from eval.benchmarks.smollm.__main__ import main
-from eval.benchmarks.smollm.model import TASKS, exact_reward, load, questions, rows, sample
+from eval.benchmarks.smollm.model import GGUF, TASKS, exact_reward, load, prepare, questions, rows, sample
 from eval.benchmarks.smollm.study import parts_of_variance, useful_shares
+from eval.benchmarks.smollm.train import RATES, SHAPES
 
 pytestmark = pytest.mark.benchmark
 
@@ -52,13 +56,14 @@ def test_answers_that_share_a_prompt_are_those_of_transformers_own_forward(tmp_p
         assert np.mean([text.startswith(word) for text in texts]) == pytest.approx(float(rate), abs=0.1)
 
 
-def test_the_program_in_small_goes_on_where_it_was(tmp_path, capsys):
+@pytest.fixture
+def flags(tmp_path):
     made = [
         {"prompt": [{"role": "user", "content": f"What is {n}?"}], "answer": str(n), "task": "t", "level": 1 + n % 2}
         for n in range(64)
     ]
     (tmp_path / "rows.json").write_text(json.dumps({"pool": made, "score": made[:8], "taught": made[:32]}))
-    flags = [
+    return [
         "--tiny",
         "--packed",
         str(tmp_path),
@@ -67,15 +72,48 @@ def test_the_program_in_small_goes_on_where_it_was(tmp_path, capsys):
         "--output",
         str(tmp_path / "o.json"),
     ]
+
+
+def test_the_program_in_small_goes_on_where_it_was(flags, capsys):
     found = main(["study", *flags, "--seeds", "2"])
     assert found["rows"] == 64
     assert {*found["pass_rates"]} == {"t 1", "t 2"}
     main(["train", *flags, "--steps", "2", "--every", "2"])
     found = main(["train", *flags, "--steps", "4", "--every", "2"])
-    for points in found["arms"].values():
-        assert [point["step"] for point in points] == [0, 2, 4]
-        assert [point["rollouts"] for point in points] == [0, 32, 64]
-    assert "| balanced: step |" in capsys.readouterr().out
+    assert [run["arm"] for run in found["runs"]] == ["vanilla", "default"]
+    for run in found["runs"]:
+        assert [point["step"] for point in run["points"]] == [0, 2, 4]
+        assert [point["rollouts"] for point in run["points"]] == [0, 512, 1024]
+    assert "The default reaches vanilla's last score with" in capsys.readouterr().out
+
+
+def test_both_arms_are_tuned_alike_and_the_best_runs_on_every_seed(flags, monkeypatch):
+    """A made-up score: vanilla is best at the higher rate, the default with the second shape."""
+
+    def scored(options, run, minutes):
+        best = run.rate == RATES[1] if run.arm == "vanilla" else (run.groups, run.generations) == SHAPES[1]
+        return [{"step": 1, "rollouts": 256 * step, "seconds": 1.0, "score": step * best} for step in (0, 1)]
+
+    monkeypatch.setattr("eval.benchmarks.smollm.train.train_one", scored)
+    found = main(["train", *flags, "--tune_minutes", "1", "--seeds", "2"])
+    assert len(found["tuned"]) == 2 * len(SHAPES) * len(RATES)
+    runs = [(run["arm"], run["groups"], run["rate"], run["seed"]) for run in found["runs"]]
+    assert runs == [
+        (arm, *best, seed) for seed in (1, 2) for arm, best in (("vanilla", (64, 4e-5)), ("default", (32, 1e-5)))
+    ]
+
+
+def test_a_step_of_a_learning_rate_moves_the_weights(flags):
+    """In bfloat16 a step of 1e-5 moves 2 % of them."""
+    options = SimpleNamespace(packed=Path(flags[2]), tiny=True, seed=0)
+    weights = torch.cat([each.flatten() for each in prepare(options)[0].parameters()])
+    assert (weights - RATES[0] != weights).float().mean() > 0.99
+
+
+def test_weights_of_which_a_part_lacks_are_refused(tmp_path):
+    (tmp_path / f"{GGUF}.1").write_bytes(b"GGUF")
+    with pytest.raises(SystemExit, match=r"4 of 98,362,432 bytes"):
+        load(tmp_path)
 
 
 def test_rows_have_every_task_and_level_and_no_question_of_another_part():
