@@ -9,7 +9,6 @@ the same rollouts to spend, initial passes and refills included. Stages:
 
     tune       each arm at several learning rates, vanilla GRPO with three shapes of a batch, until the best is inside
     runs       all arms on 16 fresh seeds
-    challenge  what may replace the default, on 6 seeds
     column     the default with a column of pass rates, on 16 seeds of their own
     trainer    vanilla GRPO and the default through `VADEGRPOTrainer` itself, on the first four seeds of `runs`
     report     tables on the standard output, pictures beside the results

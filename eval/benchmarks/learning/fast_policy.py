@@ -113,17 +113,6 @@ class FastPolicy:
         """Return the probability that a sampled completion is the right answer, (M,) in [0, 1]; see `score`."""
         return self.score(sample_index)[0]
 
-    @torch.no_grad()
-    def hidden(self) -> NDArray[np.float64]:
-        """Return the hidden state at the last token of each prompt, (N, hidden)."""
-        none = torch.empty(0, dtype=torch.long)
-        parts = []
-        for rows in torch.arange(len(self)).split(CHUNK):
-            empty = none.expand(len(rows), 0)
-            sees = torch.empty(len(rows), 0, 0, dtype=torch.bool)
-            parts.append(self._packed(rows, empty, empty, sees)[:, 0])
-        return torch.cat(parts).double().numpy()
-
     def chances(
         self, num_generations: int, sample_index: ArrayLike
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

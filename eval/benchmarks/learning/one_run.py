@@ -56,14 +56,8 @@ def run(
 
     num_generations, told = args.num_generations, described.told or (lambda prompt: prompt)
     num_groups = ROLLOUTS_A_BATCH // num_generations
-    sampler = sampler_of(
-        arm,
-        len(pool),
-        num_groups=num_groups,
-        seed=seed,
-        prompts=[*map(told, prompt_texts(pool))],
-        hidden=policy.hidden,
-    )
+    prompts = [*map(told, prompt_texts(pool))]
+    sampler = sampler_of(arm, len(pool), num_groups=num_groups, seed=seed, prompts=prompts)
     if args.column:
         shares = np.random.default_rng(seed).binomial(COLUMN_ANSWERS, rates(args.column)) / COLUMN_ANSWERS
         weight = np.full(len(pool), COLUMN_COUNTS * args.vade_warm_start_discount)

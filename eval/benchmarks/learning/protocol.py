@@ -22,10 +22,9 @@ from .arms import (
     AT_ITS_RATE,
     BEST,
     BEST_BATCH,
-    CHALLENGERS,
     COLUMNS,
     DEFAULT,
-    FINALISTS,
+    LARGER,
     READ_NO_WORDS,
     SHAPES,
     TUNED,
@@ -73,10 +72,9 @@ class Stage:
 STAGES = {
     "tune": Stage((*SHAPES, DEFAULT), range(600, 602)),
     "runs": Stage(
-        (VANILLA, VANILLA_AT_ITS_RATE, BEST_BATCH, DEFAULT, AT_ITS_RATE, *FINALISTS, "dapo", "paper", BEST),
+        (VANILLA, VANILLA_AT_ITS_RATE, BEST_BATCH, DEFAULT, AT_ITS_RATE, LARGER, "dapo", "paper", BEST),
         range(700, 716),
     ),
-    "challenge": Stage((VANILLA, DEFAULT, *CHALLENGERS), range(620, 626)),
     "column": Stage((VANILLA, DEFAULT, *COLUMNS), range(500, 516), ("staged", "wide_4096")),
     "trainer": Stage((VANILLA, DEFAULT), range(700, 704), ("staged", "no_headroom")),
 }

@@ -10,12 +10,11 @@ from .arms import (
     AT_ITS_RATE,
     BEST,
     BEST_BATCH,
-    CHALLENGERS,
     COLUMNS,
     DEFAULT,
-    FINALISTS,
     LARGER,
     SHAPES,
+    TRIED,
     VANILLA,
     VANILLA_AT_ITS_RATE,
 )
@@ -103,9 +102,9 @@ def tuned(records: list[Record]) -> str:
 
 
 def challenge(records: list[Record]) -> str:
-    """The challengers on the six seeds, and the finalists on those of the runs."""
-    regimes = {name: name for name in COMPARED}
-    found = (beside(records, "challenge", CHALLENGERS, regimes), beside(records, "runs", FINALISTS, regimes))
+    """The challengers on six seeds, and what was tried further on those of the runs."""
+    regimes, arms = {name: name for name in COMPARED}, (LARGER, *TRIED)
+    found = (beside(records, "challenge", arms, regimes), beside(records, "runs", arms, regimes))
     return "\n\n".join(filter(None, found))
 
 

@@ -71,11 +71,13 @@ class Run:
 
 
 def train_one(options: argparse.Namespace, run: Run, minutes: float) -> list[dict[str, float]]:
-    """Train a run for so long, on from where it was; return its points."""
+    """Train a run for so long, on from where it was if it takes more than half an hour; return its points."""
     options = argparse.Namespace(**vars(options) | {"seed": run.seed})
     model, tokenizer, made = prepare(options)
     folder, on_cpu = options.runs / str(run), not torch.cuda.is_available()
     folder.mkdir(parents=True, exist_ok=True)
+    if not (saves := minutes > 30):  # such a run begins anew
+        (folder / "score.json").unlink(missing_ok=True)
     score = Score(minutes, options.every, made["score"], tokenizer, folder / "score.json")
     args = VADEGRPOConfig(
         str(folder / "run"),
@@ -93,7 +95,7 @@ def train_one(options: argparse.Namespace, run: Run, minutes: float) -> list[dic
         tf32=None if on_cpu else True,
         gradient_checkpointing=False,
         dataloader_pin_memory=False,
-        save_strategy="steps" if minutes > 30 else "no",
+        save_strategy="steps" if saves else "no",
         save_steps=options.every,
         save_total_limit=1,
         report_to="none",
