@@ -10,8 +10,9 @@ The tasks are of reasoning-gym, eight at four levels. The model is first taught 
 in no other part. `study` samples 16 answers of each of 1,024 rows. `train` runs `VADEGRPOTrainer`: vanilla GRPO and
 the default, with the same rows, seeds and settings. Each run is scored on 256 other rows at the start and after every
 tenth generation batch, which takes none of its seconds. With `--tune_minutes` both arms are first tuned alike, in the
-shape of a batch and in the rate, on a seed of their own; the best run of each arm has the highest mean score. Runs
-side by side share the processor. Timings depend on the machine: they are reported and never tested.
+shape of a batch and in the rate, on a seed of their own; the best run of each arm has the highest mean score. A seed
+is that of the trainer: all runs have the same rows and start from the same weights. Runs side by side share the
+processor. Timings depend on the machine: they are reported and never tested.
 """
 
 import argparse

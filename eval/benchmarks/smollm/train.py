@@ -15,6 +15,7 @@ import torch
 from transformers import TrainerCallback
 
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
+from trl_vade.files import save_whole
 
 from ..learning.curves import share_interval, table
 from .model import LONGEST, exact_reward, load, prepare, rates_of
@@ -42,7 +43,7 @@ class Score(TrainerCallback):
         feedback = self.trainer.selection.feedback
         point = {"step": self.trainer.state.global_step, "rollouts": feedback.rollouts, "score": float(score)}
         self.points.append(point | {"seconds": self.before + time.perf_counter() - self.start})
-        self.file.write_text(json.dumps(self.points))
+        save_whole(self.file, json.dumps(self.points).encode())
 
     def on_train_begin(self, args, state, control, **kwargs):
         self.start = time.perf_counter()
@@ -50,13 +51,13 @@ class Score(TrainerCallback):
             self.look()
 
     def on_step_end(self, args, state, control, **kwargs):
-        control.should_training_stop |= time.perf_counter() - self.start > 60 * self.minutes
+        control.should_training_stop |= self.before + time.perf_counter() - self.start > 60 * self.minutes
         control.should_save |= control.should_training_stop and args.save_strategy != "no"
         if state.global_step % self.every == 0 or control.should_training_stop:
             self.look()
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Run:
     """What differs between runs."""
 
@@ -71,8 +72,7 @@ class Run:
 
 
 def train_one(options: argparse.Namespace, run: Run, minutes: float) -> list[dict[str, float]]:
-    """Train a run for so long, on from where it was if it takes more than half an hour; return its points."""
-    options = argparse.Namespace(**vars(options) | {"seed": run.seed})
+    """Train a run for so long in all; return its points. One of more than half an hour goes on where it was."""
     model, tokenizer, made = prepare(options)
     folder, on_cpu = options.runs / str(run), not torch.cuda.is_available()
     folder.mkdir(parents=True, exist_ok=True)
@@ -126,9 +126,8 @@ def train(options: argparse.Namespace) -> dict[str, Any]:
     if options.tune_minutes:
         every = [Run(arm, *shape, rate, options.seed) for arm in ARMS for shape in SHAPES for rate in RATES]
         tuned = train_all(options, every, options.tune_minutes)
-        heights = {
-            run: np.mean([point["score"] for point in of["points"]]) for run, of in zip(every, tuned, strict=True)
-        }
+        means = [np.mean([point["score"] for point in run["points"]]) for run in tuned]
+        heights = dict(zip(every, means, strict=True))
         best = [max((run for run in every if run.arm == arm), key=heights.__getitem__) for arm in ARMS]
     seeds = range(options.seed + 1, options.seed + 1 + options.seeds)
     runs = [Run(*astuple(run)[:-1], seed) for seed in seeds for run in best]
