@@ -176,7 +176,7 @@ def base_policy(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "off"), [("staged", 0.02), ("graded", 0.12)])
 def test_the_exact_chances_of_a_gradient_are_those_of_sampled_groups(name, off, base_policy):
-    """For graded rewards they are a lower bound: answers of another length earn other shares (0.081 on one machine)."""
+    """For graded rewards they are a lower bound: answers of another length earn other shares."""
     policy, _ = base_policy(name)
     rates, mixed = policy.chances(8, np.arange(512))
     assert rates.tolist() == policy.pass_rates().tolist()
