@@ -56,7 +56,8 @@ def same(left, right):
 def save_example(folder, step=200, size=24, **facts):
     """Save a posterior that has seen `size` of `QUESTIONS`, with all facts that a run can have; return its file."""
     row = np.arange(size)
-    sampler = ThompsonSampler(40, seed=42, signal_aware_decay=True)
+    # Without a decay the counts, and the digest in the card, are the same bytes on every processor.
+    sampler = ThompsonSampler(40, seed=42, signal_aware_decay=True, decay_unsampled=1.0)
     counts = {"sample_index": row, "alpha": (7 * row % 9) * 0.75, "beta": (5 * row % 8) * 0.5}
     steps = {"last_update": 1 + row, "visits": 1 + row % 4}
     sampler.posterior.load_state_dict(sampler.posterior.state_dict() | counts | steps | {"step": 50})

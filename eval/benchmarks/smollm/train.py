@@ -29,7 +29,7 @@ class Score(TrainerCallback):
 
     def __init__(self, minutes: float, every: int, of: Any, tokenizer: Any, file: Path):
         self.minutes, self.every, self.of, self.tokenizer, self.file = minutes, every, of, tokenizer, file
-        self.start, self.points = time.perf_counter(), json.loads(file.read_text()) if file.exists() else []
+        self.start, self.points = 0.0, json.loads(file.read_text()) if file.exists() else []
         self.before = self.points[-1]["seconds"] if self.points else 0.0
         self.trainer: Any = None
 
