@@ -402,11 +402,16 @@ def test_a_gradient_is_what_trl_makes_an_advantage_of(made, text_rows, normalise
 
 
 class OwnBatch(VADEGRPOTrainer):
+    asked = 0
+
     def _generate(self, prompts):
+        self.asked += len(prompts)
         ids = self._tokenize_prompts(prompts)[0]
-        return ids, [[5, 6]] * len(ids), None, ["a"] * len(ids), None, {}, None, []
+        answers = [[5 + (self.asked + i) % 7, 2] for i in range(len(ids))]
+        return ids, answers, None, self.processing_class.batch_decode(answers), None, {}, None, []
 
 
-def test_completions_that_are_not_those_that_were_scored_are_never_trained_on(refilled):
-    with pytest.raises(RuntimeError, match="call super"):
-        refilled(trainer_class=OwnBatch)
+def test_a_subclass_that_generates_is_asked_once_for_each_completion(refilled):
+    trainer, trained = refilled(trainer_class=OwnBatch, max_steps=2)
+    assert trainer.asked == trainer.selection.feedback.rollouts > 2 * 16
+    assert (torch.cat(trained.advantages()) != 0).any()

@@ -63,7 +63,7 @@ def assert_nothing_runs_on(trainer):
 
 CASES = {
     "default": {},
-    "uniform, and workers that are forked anew in the second epoch": {
+    "uniform, with loader workers asked for": {
         "vade_sampler": "uniform",
         "dataloader_num_workers": 2,
     },

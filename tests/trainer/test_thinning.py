@@ -360,18 +360,30 @@ def test_a_subclass_that_gives_advantages_of_its_own_trains_on_them(run):
     assert kept_rollouts(run(trainer_class=WithAdvantages, **settings)) == [16.0]
 
 
-class WithPenalty(VADEGRPOTrainer):
-    def _calculate_rewards(self, *positional, **named):
-        return super()._calculate_rewards(*positional, **named) - 0.25
+class NoisyJudge(VADEGRPOTrainer):
+    """Its verdicts differ whenever it is asked: half of the groups are split."""
+
+    asked = answered = 0
+
+    def _generate(self, prompts):
+        self.answered += len(prompts)
+        return super()._generate(prompts)
+
+    def _calculate_rewards(self, inputs, prompts, completions, *more):
+        rewards = super()._calculate_rewards(inputs, prompts, completions, *more)
+        self.asked += len(completions)
+        split = torch.rand(len(rewards) // 4, generator=torch.Generator().manual_seed(self.asked)) < 0.5
+        return rewards + 0.5 * torch.kron(split, torch.tensor([0.0, 1.0, 0.0, 1.0]))[:, None]
 
 
 @pytest.mark.parametrize("refills", [False, True])
-@pytest.mark.parametrize("mode", ["none", "lossless"])
-def test_a_subclass_that_changes_the_rewards_changes_them_once(run, mode, refills):
-    settings = {"max_steps": 2, "vade_dynamic_sampling": refills, "vade_max_refills": 1, "vade_down_sampling": mode}
-    one, other = (run(trainer_class=kind, **settings) for kind in (VADEGRPOTrainer, WithPenalty))
-    assert logged(other, "reward") == pytest.approx([reward - 0.25 for reward in logged(one, "reward")], abs=1e-6)
-    assert largest_difference(weights(one), weights(other)) < 1e-6
+def test_a_subclass_that_judges_is_asked_once_for_each_answer_and_its_verdicts_are_trained_on(run, refills):
+    settings = {"max_steps": 3, "vade_dynamic_sampling": refills, "vade_max_refills": 1, "num_iterations": 2}
+    ends = [run(trainer_class=NoisyJudge, vade_down_sampling=mode, **settings) for mode in ("none", "lossless")]
+    assert [end.asked for end in ends] == [end.selection.feedback.rollouts for end in ends]
+    assert [end.answered for end in ends] == [end.asked for end in ends]
+    assert logged(ends[0], "reward") == logged(ends[1], "reward")
+    assert largest_difference(*map(weights, ends)) < 1e-6
 
 
 class WithAnotherLoss(VADEGRPOTrainer):

@@ -49,7 +49,6 @@ class RowLoader:
         self.accelerator = accelerator
         self.images_on_all_processes = True  # whether every process had an image in the last batch
         self.numbers: list[int] = []  # the row of each completion of the last batch
-        self.keeps = False  # whether to keep `made` for `load_again`; to be set before the first batch
         self.made: Rows | None = None  # the row of each completion of the last batch, if a transform made it
 
     def load(self, sample_index: NDArray[np.int64]) -> Rows:
@@ -60,8 +59,7 @@ class RowLoader:
         """
         self.numbers = self._share(sample_index)
         rows = self.decoder.load(self.numbers)
-        if self.keeps and self.decoder.has_transform:
-            self.made = rows
+        self.made = rows if self.decoder.has_transform else None
         return self._prepared(rows)
 
     def load_again(self, sample_index: NDArray[np.int64], made: list[dict[str, Any] | None]) -> Rows:

@@ -1,15 +1,16 @@
 """The generation batch: generated and scored first, refilled if that is asked for, then prepared by TRL once.
 
 TRL 1.16 generates, passes over the completions and scores them in one method, `_generate_and_score_completions`. Here
-a batch is generated and scored before that method runs, and `_generate` and `_calculate_rewards` answer it from the
-batch. So the passes take the rows with a gradient alone. Images, masks, log-probabilities, advantages and logs are
-TRL's own.
+a batch is generated and scored before that method runs, whose calls of `_generate` and `_calculate_rewards` get these
+results. So each is called once, and the passes take the rows with a gradient alone. Images, masks, log-probabilities,
+advantages and logs are TRL's own.
 
 DAPO's dynamic sampling (arXiv 2503.14476) makes a batch in rounds: further rows are chosen and generated for until
 every group has a gradient. Each round is observed and counted, whether its groups are kept or dropped.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
@@ -68,59 +69,38 @@ class GenerationBatch:
 
     Attributes:
         thinning: the rows and tokens of the batch to train on.
-        output: the answer to `_generate` while TRL prepares a batch, else None.
-        rewards: the answer to `_calculate_rewards`, likewise.
     """
 
     def __init__(self, trainer: Any):
         self._trainer, self.thinning = trainer, Thinning(trainer)
         self._refills = trainer.selection is not None and trainer.args.vade_dynamic_sampling
-        if self._refills:
-            trainer.selection.loader.keeps = True
         wanted = self._refills or self.thinning.mode != "none" or trainer.args.vade_advantage != "local"
         rows_change = trainer.tools or trainer.environment_factories is not None or trainer.rollout_func is not None
-        # What a subclass makes of a batch, or of the completions, it does once.
-        methods = ("_generate_and_score_completions", "_generate")[: 1 if self._refills else 2]
-        ours = all(owner_of(type(trainer), method).__module__.startswith("trl_vade.") for method in methods)
+        # What a subclass makes of a batch may give a row a gradient that had none.
+        ours = owner_of(type(trainer), "_generate_and_score_completions").__module__.startswith("trl_vade.")
         self._scores_first = wanted and ours and not rows_change
-        self.output: tuple[Any, ...] | None = None
-        self.rewards: torch.Tensor | None = None
 
     def make(self, rows: Rows, prepare: Callable[[Rows], Batch]) -> Batch:
         """Return the batch that `prepare`, TRL's `_generate_and_score_completions`, makes of `rows` and refills."""
-        live, own = None, None
-        try:
-            patched = "_generate" in vars(self._trainer)  # an object's own function may not ask this class
-            if self._scores_first and not patched and (scored := self._round(rows)):
-                if self._refills:
-                    rows, scored = self._filled(rows, scored)
-                self.output, self.rewards, own = (*scored.output.values(),), scored.rewards, scored.advantages
-                live = scored.moves.ravel()[self._trainer.accelerator.process_index * len(rows) :][: len(rows)]
-            with self.thinning.preparing(len(rows), live):
-                batch = prepare(rows)
-            if self.output is not None:
-                raise RuntimeError(
-                    "A generation batch is scored before TRL prepares it, but a subclass or a patch of the trainer "
-                    "generates other completions then. Let its _generate call super(), or set "
-                    "vade_dynamic_sampling=False."
-                )
-        finally:
-            self.output = self.rewards = None
-        replace_advantages(self._trainer, batch, own)
+        trainer, live, own, known = self._trainer, None, None, {}
+        if self._scores_first:
+            known["_generate"] = output = trainer._generate(prompts_of(rows))
+            if self._is_known(output):
+                rows, scored = self._filled(rows, self._round(rows, output))
+                known = {"_generate": (*scored.output.values(),), "_calculate_rewards": scored.rewards}
+                live, own = self._mine(scored.moves.ravel(), rows), scored.advantages
+        with self.thinning.preparing(len(rows), live), answering(trainer, known):
+            batch = prepare(rows)
+        replace_advantages(trainer, batch, own)
         return self.thinning.placed(batch)
 
-    def generated(self) -> tuple[Any, ...]:
-        """Return the answer to `_generate`, once."""
-        output, self.output = self.output, None
-        return output
+    def _mine(self, of_all: NDArray[Any], rows: Rows) -> NDArray[Any]:
+        """Return this process's entries, one for each of its `rows`."""
+        return of_all[self._trainer.accelerator.process_index * len(rows) :][: len(rows)]
 
-    def _round(self, rows: Rows) -> Round | None:
-        """Generate and score. None, and a warning, if this TRL returns something else than is known."""
+    def _round(self, rows: Rows, output: tuple[Any, ...]) -> Round:
+        """Score the `output` of `_generate` for `rows`."""
         trainer, selection, prompts = self._trainer, self._trainer.selection, prompts_of(rows)
-        output = trainer._generate(prompts)
-        if len(output) != len(OUTPUT):
-            self._refuse_output(output)
-            return None
         named = dict(zip(OUTPUT, output, strict=True))
         sample_index = selection and selection.in_flight.sample_index
         rewards = trainer._calculate_rewards(rows, prompts, named["completions"], named["completion_ids"])
@@ -137,14 +117,18 @@ class GenerationBatch:
             mine = torch.from_numpy(ended(trainer, named["completion_ids"])).to(trainer.accelerator.device)
             moves = moves & trainer.accelerator.gather(mine).cpu().numpy().reshape(moves.shape)
         more = self._logged(selection.loader.made or [None] * len(rows)) if self._refills else None
-        return Round(named, trainer._raw_rewards, moves, own, sample_index, more)
+        return Round(named, rewards, moves, own, sample_index, more)
 
-    def _refuse_output(self, output: tuple[Any, ...]) -> None:
+    def _is_known(self, output: tuple[Any, ...]) -> bool:
+        """Return whether this TRL returns what is known. If not, say so and score no later batch first."""
+        if len(output) == len(OUTPUT):
+            return True
         found = f"TRL {trl.__version__} returns {len(output)} values from GRPOTrainer._generate, not {len(OUTPUT)}"
         if self._refills:
             raise LibraryError(f"{found}, so vade_dynamic_sampling=True does not work. Set it to False.")
         logger.warning(f"{found}. So rows without a gradient are left out only in the loss. Install trl{TESTED_TRL}.")
-        self._scores_first, self.output = False, output
+        self._scores_first = False
+        return False
 
     def _logged(self, made: list[Any]) -> list[dict[str, Any]]:
         """Take what reward functions logged for each completion (`log_extra`) from TRL, beside the rows `made`."""
@@ -154,10 +138,12 @@ class GenerationBatch:
         return [{"extra": values, "row": row} for values, row in zip(extra, made, strict=True)]
 
     def _filled(self, rows: Rows, first: Round) -> tuple[Rows, Round]:
-        """Generate for further rows until there are K groups with a gradient, and return the batch of these.
+        """With refills, generate for further rows until K groups have a gradient, and return the batch of these.
 
         TRL needs K groups. Groups without a gradient fill up a batch for which no rows or refills are left.
         """
+        if not self._refills:
+            return rows, first
         trainer, selection, rounds = self._trainer, self._trainer.selection, [first]
         missing = selection.num_groups
         while (missing := missing - int(rounds[-1].moves.any(axis=1).sum())) > 0:
@@ -171,7 +157,7 @@ class GenerationBatch:
                     "num_generations is too small. This is said once."
                 )
                 break
-            rounds.append(self._round(more))
+            rounds.append(self._round(more, trainer._generate(prompts_of(more))))
         whole = first
         if len(rounds) > 1:
             _make_one_value_of_each_length(trainer._metrics["train"], [len(each.sample_index) for each in rounds])
@@ -219,6 +205,19 @@ class GenerationBatch:
         found = [values for _, values in sorted(gather_object([*mine]), key=itemgetter(0))]
         share = len(found) // accelerator.num_processes
         return found[accelerator.process_index * share :][:share]
+
+
+@contextmanager
+def answering(trainer: Any, known: dict[str, Any]) -> Iterator[None]:
+    """Let these methods of the trainer return the values in `known` within the block, whoever overrides them."""
+    before = {name: value for name, value in vars(trainer).items() if name in known}  # patches of the user's
+    vars(trainer).update({name: lambda *_, _answer=value, **__: _answer for name, value in known.items()})
+    try:
+        yield
+    finally:
+        for name in known:
+            vars(trainer).pop(name, None)
+        vars(trainer).update(before)
 
 
 def _make_one_value_of_each_length(metrics: dict[str, list[float]], groups: list[int]) -> None:

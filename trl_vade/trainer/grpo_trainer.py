@@ -5,11 +5,9 @@ They stand in the order of a training run: its start, the rows, a generation bat
 
 import inspect
 import textwrap
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from trl import GRPOTrainer
 
 from trl_vade.data.decoding import naming_row
@@ -37,7 +35,7 @@ from .generation.corrections import correct_generation, without_missing_images
 from .generation.engine_processor import engine_with_trainers_processor
 from .images.once import ImagesOnce
 from .initial_posterior import may_resume, read_warm_start
-from .loader import numbers_of, of_tickets, rows_of_batch, undisturbed
+from .loader import draws_apart, numbers_of, of_tickets, rows_of_batch
 from .logs import TaskMetrics, pictures_once
 from .preflight import look_over
 from .presets import is_adaptive
@@ -152,6 +150,8 @@ class VADEGRPOTrainer(GRPOTrainer):
         self.control.should_training_stop |= finished  # a callback may have asked for it
         if not finished:
             super()._run_epoch(*positional, **named)
+        if self.selection is not None and self.args.dataloader_persistent_workers:  # they would draw a seed once
+            draws_apart(self.callback_handler.train_dataloader, self.args.seed)
 
     # ----------------------------------------------------------------------------------------------------- the rows
 
@@ -161,12 +161,8 @@ class VADEGRPOTrainer(GRPOTrainer):
             return super().get_train_dataloader()
         with of_tickets(self):
             loader = super().get_train_dataloader()
-        loader.base_dataloader.worker_init_fn = partial(undisturbed, loader.base_dataloader.worker_init_fn)
-        if is_adaptive(self.args):
-            # Each epoch, a loader draws a seed for its workers from torch's global generator. With `ignore_data_skip`
-            # a resumed run starts its epochs elsewhere, and would sample other completions. uniform stays like TRL.
-            loader.base_dataloader.generator = torch.Generator().manual_seed(self.args.seed)
-        return loader
+        # With `ignore_data_skip` a resumed run starts its epochs elsewhere, and would sample other completions.
+        return draws_apart(loader, self.args.seed) if is_adaptive(self.args) else loader
 
     def _prepare_inputs(self, generation_batch):
         """Choose the rows in place of the tickets when a generation batch is due, and keep those to train on."""
@@ -187,9 +183,7 @@ class VADEGRPOTrainer(GRPOTrainer):
         return with_pixels_counted(batch)
 
     def _generate(self, prompts):
-        """Answer from the batch, or generate."""
-        if self._batch is not None and self._batch.output is not None:
-            return self._batch.generated()
+        """Generate. Give a row without an image none of its own."""
         return without_missing_images(super()._generate(prompts))
 
     def _tokenize_prompts(self, prompts):
@@ -207,8 +201,6 @@ class VADEGRPOTrainer(GRPOTrainer):
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
         """Give each completion values of its own, and pass the rewards of a training batch to the sampler, once."""
-        if self._batch is not None and self._batch.rewards is not None:
-            return self._batch.rewards
         chosen = self.selection is not None and self.model.training
         if chosen:
             inputs, prompts = own_rows(inputs, prompts)
@@ -219,7 +211,7 @@ class VADEGRPOTrainer(GRPOTrainer):
             log_metrics(found, to=self._metrics["train"])
         if not self.model.training:
             self._task_metrics.note(completions, rewards)
-        self._raw_rewards = rewards  # a subclass may change what it gets, and must get the same when TRL asks again
+        self._raw_rewards = rewards
         return rewards
 
     @signature_of("_get_per_token_logps_and_entropies")

@@ -4,40 +4,43 @@ The next choice depends only on the sampler. It is known as soon as the present 
 sampling, as soon as the last refill is scored.
 """
 
-import signal
-from collections.abc import Callable, Iterator
+import copy
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
+
 from .initial_posterior import generating, initialise_posterior
 from .presets import setting
+
+WITHOUT_WORKERS = {
+    **{"dataloader_num_workers": 0, "dataloader_persistent_workers": False},
+    **{"dataloader_prefetch_factor": None, "dataloader_multiprocessing_context": None},
+}
 
 
 @contextmanager
 def of_tickets(trainer: Any) -> Iterator[None]:
     """Replace the trainer's rows by their numbers within the block, so that its loader carries tickets.
 
-    It may then read ahead, run workers, skip batches on resume and start epochs at no cost, and chooses nothing.
-    TRL and the Trainer keep their own arithmetic of lengths and steps. No ticket is ever used.
+    It may then read ahead, skip batches on resume and start epochs at no cost, and chooses nothing. TRL and the
+    Trainer keep their own arithmetic of lengths and steps. No ticket is ever used. Numbers need no workers: a signal
+    to all processes of a job, as from Slurm, would end them, and with them the run before its last checkpoint.
     """
-    rows = trainer.train_dataset
-    trainer.train_dataset = range(len(rows))
+    rows, args = trainer.train_dataset, trainer.args
+    trainer.train_dataset, trainer.args = range(len(rows)), copy.copy(args)
+    vars(trainer.args).update(WITHOUT_WORKERS)
     try:
         yield
     finally:
-        trainer.train_dataset = rows
+        trainer.train_dataset, trainer.args = rows, args
 
 
-def undisturbed(init: Callable[[int], Any] | None, number: int) -> None:
-    """Start a loader's worker, and let it ignore the signals that stop a run, before TRL's `init`.
-
-    A worker has nothing to do, but would end the run if a signal ended it. Slurm signals all processes of a job, and
-    the trainer still has to save a last checkpoint.
-    """
-    for each in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(each, signal.SIG_IGN)
-    if init:
-        init(number)
+def draws_apart(loader: Any, seed: int) -> Any:
+    """Return the loader, which draws its workers' seed, one an epoch, no longer from torch's global generator."""
+    loader.base_dataloader.generator = torch.Generator().manual_seed(seed)
+    return loader
 
 
 def generate_every(trainer: Any) -> int:

@@ -32,7 +32,7 @@ def terminated():
 def test_a_run_stopped_by_a_signal_resumes_as_if_it_had_not_been(
     text_model_path, text_rows, make_args, tmp_path, terminated, caplog, number, ending
 ):
-    """Also where the loader's workers get the signal, too, as from Slurm."""
+    """Also where workers were asked for: Slurm signals all processes, and one that ends would end the run."""
     changes = {"save_strategy": "steps", "save_steps": 100, "num_iterations": 2, "dataloader_num_workers": 1}
     whole = train(text_model_path, text_rows, make_args(output_dir=str(tmp_path / "whole"), **changes))
     args = make_args(output_dir=str(tmp_path / "parts"), **changes)
@@ -41,8 +41,7 @@ def test_a_run_stopped_by_a_signal_resumes_as_if_it_had_not_been(
     def interrupted(completions, limit, **kwargs):
         calls.append(1)
         if len(calls) == 2:
-            [worker] = multiprocessing.active_children()
-            for pid in (worker.pid, os.getpid()):
+            for pid in (*(worker.pid for worker in multiprocessing.active_children()), os.getpid()):
                 os.kill(pid, number)
         return says_a_digit(completions, limit)
 
