@@ -3,12 +3,15 @@
 from types import SimpleNamespace
 
 import pytest
+from transformers import TrainerCallback, set_seed
 from transformers.trainer_utils import HPSearchBackend
 from trl import GRPOTrainer
 
+from tests.support.as_stock import full_history
 from tests.support.marks import slow, slow_but
 from tests.support.refusals import refused
-from tests.support.runs import assert_equal_weights, says_a_digit, weights
+from tests.support.runs import assert_equal_weights, assert_same_end, says_a_digit, weights
+from trl_vade import VADEGRPOTrainer
 from trl_vade.errors import ConfigurationError
 from trl_vade.selection.log import SelectionLog
 
@@ -114,6 +117,122 @@ def test_a_resume_in_the_same_trainer_goes_on(begin):
     trainer.train(resume_from_checkpoint=True)
     assert trainer.selection.sampler.posterior.step == 3
     assert len(trainer.selection.feedback.log.read()) == 3
+
+
+def fails(when, reward=says_a_digit):
+    """A reward that fails when the function `when` is true for the first time, of the number of calls and the state."""
+    calls = []
+
+    def judge(completions, trainer_state, **columns):
+        calls.append(None)
+        if when is not None and when(len(calls), trainer_state) and not judge.failed:
+            judge.failed = True
+            raise ConnectionError("the judge is gone")
+        return reward(completions, **columns)
+
+    judge.failed = False
+    return judge
+
+
+class FailsAt(TrainerCallback):
+    def __init__(self, event):
+        setattr(self, f"on_{event}", self.fail)
+
+    def fail(self, *given, **more):
+        vars(self).clear()
+        raise ConnectionError
+
+
+class FailsInItsLoss(VADEGRPOTrainer):
+    sound = ()  # steps
+
+    def _compute_loss(self, model, inputs):
+        loss = super()._compute_loss(model, inputs)
+        if self.state.global_step == 1 and not self.sound:
+            self.sound = (1,)
+            raise ConnectionError
+        return loss
+
+
+EVALUATED = {"eval_strategy": "steps", "eval_steps": 1}
+PHASES = {  # of a `train()`: what fails in it, and other settings
+    "initial rollouts": (fails(lambda call, state: call == 3), {"vade_posterior_init": "rollout"}),
+    "a later generation batch": (fails(lambda call, state: call == 2), {}),
+    "a refill": (fails(lambda call, state: call == 3, lambda completions, **_: [0.0] * len(completions)), {"vade_dynamic_sampling": True}),
+    "the loss": (says_a_digit, {"trainer_class": FailsInItsLoss, "num_iterations": 2, "ignore_data_skip": True}),
+    "the end of a step": (says_a_digit, {"event": "step_end", "vade_sampler": "uniform", "ignore_data_skip": True}),
+    "a save": (says_a_digit, {"event": "save", "save_strategy": "steps", "save_steps": 1, "save_total_limit": 3}),
+    "an evaluation": (fails(lambda call, state: call == 3), EVALUATED | {"max_steps": 2}),
+}
+MADE_BY_EACH_RUN = {
+    *("selection", "state", "control", "optimizer", "lr_scheduler", "_trial", "_mixed_mesh_grads"),
+    *("_line", "_task_metrics", "_raw_rewards", "_has_begun"),
+}
+
+
+def lasting(trainer):
+    """What outlives a run: the trainer's attributes and settings, by identity where they have no plain value."""
+    found = vars(trainer) | {f"args.{name}": value for name, value in vars(trainer.args).items()}
+    of_transformers = ("_tr_", "_total_", "_globalstep", "_initial_", "_created", "_train_", "_memory", "current_")
+    return {
+        name: value if isinstance(value, int | float | str | tuple) else id(value)
+        for name, value in found.items()
+        if name not in {"sound"} | MADE_BY_EACH_RUN | trainer._of_first_run.keys() and not name.startswith(of_transformers)
+    }
+
+
+def second_and_first(trainer, make):
+    """The ends of another `train()` of a trainer, and of the first one of a new trainer with its weights."""
+    new = make()
+    new.model.load_state_dict(trainer.model.state_dict())
+    trainer.optimizer = trainer.lr_scheduler = None  # as in a search; else the moments go on, as in stock
+    for each in (trainer, new):
+        set_seed(3)
+        each.args.output_dir = f"{each.args.output_dir}-again"
+        each.train()
+    return trainer, new
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_run_that_fails_leaves_nothing_of_itself_to_the_next(made, text_rows, phase):
+    reward, settings = PHASES[phase]
+    event = settings.get("event")
+    settings = {name: value for name, value in settings.items() if name != "event"} | {"max_steps": 3}
+
+    def make(failing=False):
+        callbacks = [FailsAt(event)] if event and failing else []
+        more = {"callbacks": callbacks, "eval_dataset": text_rows.select(range(4))}
+        trainer = made(reward, more=more, **settings)
+        trainer.sound = () if failing else (1,)
+        return trainer
+
+    trainer = make(failing=True)
+    before = lasting(trainer)
+    with pytest.raises(ConnectionError):
+        trainer.train()
+    assert lasting(trainer) == before
+    again, first = second_and_first(trainer, make)
+    assert_same_end(again, first)
+    assert full_history(again)[:-1] == full_history(first)[:-1]
+
+
+SETTINGS = {
+    "default, ended inside a generation batch": {"num_iterations": 2},
+    "dynamic sampling and a transform": {"vade_dynamic_sampling": True, "vade_max_refills": 2},
+    "d3s": {"vade_down_sampling": "d3s"},
+    "initial rollouts": {"vade_posterior_init": "rollout"},
+    "the entropy's controller": {"use_adaptive_entropy": True, "entropy_coef_delta": 0.1},
+    "uniform": {"vade_sampler": "uniform", "num_iterations": 2},
+}
+
+
+@pytest.mark.parametrize("case", SETTINGS)
+def test_another_training_is_the_first_one_of_a_new_trainer(run, made, text_rows, case):
+    rows = text_rows.with_transform(dict) if "transform" in case else text_rows
+    settings = {"max_steps": 3} | SETTINGS[case]
+    again, first = second_and_first(run(rows=rows, **settings), lambda: made(rows=rows, **settings))
+    assert_same_end(again, first)
+    assert full_history(again)[:-1] == full_history(first)[:-1]
 
 
 @pytest.fixture

@@ -83,6 +83,9 @@ class GenerationBatch:
     def make(self, rows: Rows, prepare: Callable[[Rows], Batch]) -> Batch:
         """Return the batch that `prepare`, TRL's `_generate_and_score_completions`, makes of `rows` and refills."""
         trainer, live, own, known = self._trainer, None, None, {}
+        in_flight = trainer.selection and trainer.selection.in_flight
+        if in_flight and in_flight.initialising:
+            return prepare(rows)  # nothing is trained on
         if self._scores_first:
             known["_generate"] = output = trainer._generate(prompts_of(rows))
             if self._is_known(output):

@@ -33,12 +33,13 @@ class VADEGRPOConfig(GRPOConfig):
             information gain (Algorithm 1 of the paper). `"greedy"` uses the posterior mean instead of a draw. `None`
             is the preset's, which is `"thompson"` but for `"paper_greedy"`. Where no sampler can choose (a stream,
             environments that own the data, `shuffle_dataset=False`, too few rows), it is `"uniform"`, and the log says
-            so. `"uniform"` takes every row once an epoch. It equals vanilla GRPO bit for bit, with five exceptions.
+            so. `"uniform"` takes every row once an epoch. It equals vanilla GRPO bit for bit, with six exceptions.
             Vision placeholders cannot be sampled. A transform of the data set runs once for each chosen row and not
             for each completion. An infinite reward is refused. A resumed run continues inside its epoch even with
-            `ignore_data_skip`. Generation with vLLM is corrected. A sampler of your own is an object with the verbs of
-            `trl_vade.PromptSampler`, or the import path of its class, `"package.module:Class"`, which is called with
-            the number of rows and `seed`. See docs/guides/own_sampler.md.
+            `ignore_data_skip`. Another `train()` begins with a new generation batch. Generation with vLLM is
+            corrected. A sampler of your own is an object with the verbs of `trl_vade.PromptSampler`, or the import
+            path of its class, `"package.module:Class"`, which is called with the number of rows and `seed`. See
+            docs/guides/own_sampler.md.
         vade_information_gain: How much a row with pass rate p is expected to teach. `"asymmetric"` is p(1-p)^2 (eq. 4
             of the paper), largest at p = 1/3: it prefers hard rows to easy rows. `"symmetric"` is p(1-p), largest at
             p = 1/2: it avoids impossible and mastered rows alike. `None` uses the preset's gain.

@@ -41,7 +41,7 @@ from .preflight import look_over
 from .presets import is_adaptive
 from .publishing import PRIVATE, push_checkpoint, push_now, write_model_card
 from .report import VADEReportCallback
-from .run_start import start_run, whole_run
+from .run_start import start_run, state_of_run, whole_run
 from .seams import arguments_of, signature_of
 from .selection_choice import make_selection
 from .thinning import PLACE, ROW_SHARE
@@ -108,6 +108,7 @@ class VADEGRPOTrainer(GRPOTrainer):
         self.publication = Publication(args, rows, PRIVATE)
         with engine_with_trainers_processor(self, args):
             super().__init__(**arguments, **others)
+        self._of_first_run = state_of_run(self)
         self._rows = self.train_dataset  # the rows of the selection; the user may replace `train_dataset`
         rewards = zip(self.reward_func_names, self.reward_funcs, strict=True)
         refuse_differing_weights([("The reference model", self.ref_model), *rewards])

@@ -3,7 +3,6 @@
 Source: arXiv 2511.18902, Algorithm 1, lines 1-4, for `vade_posterior_init="rollout"`.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -112,8 +111,6 @@ def _believe_column(trainer: Any, column: str) -> None:
 
 
 def _roll_out_every_row(trainer: Any) -> None:
-    metrics, trainer._metrics["train"] = trainer._metrics["train"], defaultdict(list)
-    batch, trainer._batch = trainer._batch, None  # nothing is trained on
     num_batches = -(-len(trainer.train_dataset) // trainer.selection.num_groups)
     batches = tqdm(
         trainer.selection.initial_batches(),
@@ -125,7 +122,7 @@ def _roll_out_every_row(trainer: Any) -> None:
         with generating(trainer):
             trainer._generate_and_score_completions(rows)
     trainer.selection.feedback.finish_initialisation()
-    trainer._metrics["train"], trainer._batch = metrics, batch
+    trainer._metrics["train"].clear()
 
 
 @contextmanager

@@ -23,11 +23,11 @@ class TaskMetrics:
     """
 
     def __init__(self, compute: Compute | None) -> None:
-        self._compute, self._texts, self._rewards = compute, [], []
+        self.compute, self._texts, self._rewards = compute, [], []
 
     def note(self, completions: list[Any], rewards: torch.Tensor) -> None:
         """Take the completions of this process and the rewards of all, (N, F). All processes must take part."""
-        if self._compute is not None:
+        if self.compute is not None:
             self._texts += gather_object([text_of(completion) for completion in completions])
             self._rewards.append(rewards.cpu())
 
@@ -37,7 +37,7 @@ class TaskMetrics:
             return
         given = EvalPrediction(predictions=self._texts, label_ids=torch.cat(self._rewards))
         self._texts, self._rewards = [], []
-        for name, value in on_main_process(lambda: self._compute(given)).items():
+        for name, value in on_main_process(lambda: self.compute(given)).items():
             metrics[name.removeprefix("eval_")].append(float(value))
 
 

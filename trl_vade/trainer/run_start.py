@@ -18,11 +18,18 @@ from trl_vade.processes import on_main_process
 from .callbacks import callback_of
 from .checkpoint.resuming import resolve_checkpoint
 from .console import VADEConsoleCallback
+from .logs import TaskMetrics
 from .preflight import check_stratify_by, lay_out_rows, why_not_chosen
 from .presets import is_adaptive
 from .selection_choice import make_selection
 
 logger = get_logger(__name__)
+
+OF_A_RUN = (
+    *("_step", "_buffered_inputs", "_last_loaded_step", "_current_train_step_time"),
+    *("entropy_coef", "_last_world_entropy", "_entropy_window_stats"),
+)
+"""Attributes that a run of TRL 1.16 leaves to the next: one that ends inside a generation batch leaves its answers."""
 
 
 @contextmanager
@@ -35,13 +42,15 @@ def whole_run(trainer: Any, asked: Any) -> Iterator[str | None]:
         checkpoint = resolve_checkpoint(asked, trainer.args.output_dir)
         line = look_at(Path(checkpoint)).line if checkpoint else ()
         trainer._line = on_main_process(lambda: (uuid4().hex[:16], line))
-        if trainer.selection is not None and not is_adaptive(trainer.args):
-            trainer.args.ignore_data_skip = False  # skipping tickets is free, and uniform keeps TRL's epochs
+        args, skips = trainer.args, trainer.args.ignore_data_skip
+        if trainer.selection is not None and not is_adaptive(args):
+            args.ignore_data_skip = False  # skipping tickets is free, and uniform keeps TRL's epochs
         with trainer._last_checkpoint.watching(trainer.args):
             trainer.publication.catch_up(checkpoint)
             try:
                 yield checkpoint
             finally:
+                args.ignore_data_skip = skips
                 trainer.is_in_train = False  # transformers 5.23 leaves it True after an error
                 if trainer.selection is not None:
                     trainer.selection.loader.decoder.forget()  # what is decoded ahead
@@ -95,6 +104,11 @@ def _hold(folder: Path) -> IO[str]:
         ) from error
 
 
+def state_of_run(trainer: Any) -> dict[str, Any]:
+    """Return what a new trainer of TRL 1.16 holds for its first run, by name."""
+    return {name: value for name, value in vars(trainer).items() if name in OF_A_RUN}
+
+
 def start_run(trainer: Any, *, resumed: bool, trial: Any = None) -> None:
     """Set `trainer.selection` for the run that begins, and log notices about its rows.
 
@@ -105,11 +119,16 @@ def start_run(trainer: Any, *, resumed: bool, trial: Any = None) -> None:
     `trainer._rows` is the data set of its selection, and `_has_begun` tells whether a run used that. New rows that the
     sampler cannot choose from are a `ConfigurationError`.
     """
+    vars(trainer).update(trainer._of_first_run)
+    for values in (*trainer._metrics.values(), trainer._pending_extra_logs, trainer._pending_metrics):
+        values.clear()
+    trainer._task_metrics = TaskMetrics(trainer._task_metrics.compute)
     replaced = trainer.train_dataset is not trainer._rows
     if replaced:
         _look_at_rows(trainer)
     if trainer.selection is not None:
-        if replaced or trainer._has_begun or trial is not None:
+        moved = trainer.selection.feedback.log.path.parent != Path(trainer.args.output_dir)
+        if replaced or moved or trainer._has_begun or trial is not None:
             trainer.selection = make_selection(trainer)
         log = trainer.selection.feedback.log
         # The log of a start that left nothing else is set aside, too.

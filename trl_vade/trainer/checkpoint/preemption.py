@@ -36,11 +36,11 @@ class LastCheckpoint(TrainerCallback):
     @contextmanager
     def watching(self, args: Any) -> Iterator[None]:
         """Catch the signals within the block, and raise the one that arrived after it: not after an error."""
+        self._received = None
         in_main_thread = threading.current_thread() is threading.main_thread()  # Python allows handlers there alone
         if not in_main_thread or args.save_strategy == "no" or args.enable_jit_checkpoint:
             yield
             return
-        self._received = None
         caught = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
         before = {number: signal.signal(number, self._note) for number in caught}
         try:
