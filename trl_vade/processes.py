@@ -40,11 +40,13 @@ def refuse_differing_weights(models: Iterable[tuple[str, Any]]) -> None:
     TRL broadcasts the weights of the policy, but not those of the reference model and of reward models. With
     accelerate's `fsdp_cpu_ram_efficient_loading: true`, transformers before 5.18 (which vLLM 0.31 requires) leaves
     zeros on every process but the first of a machine, and TRL 1.16 shards these zeros without a message (KL at step 1:
-    4.17). Replicas must have the same sum of bytes. Shards differ anyway; a shard of zeros is recognised.
+    4.17). Replicas must have the same sum. Shards differ anyway; a shard of zeros is recognised.
 
     Args:
         models: their names and themselves. Anything but a model of transformers is passed over.
     """
+    if PartialState().num_processes == 1:
+        return
     for name, model in models:
         if not isinstance(getattr(model, "module", model), PreTrainedModel):  # TRL may have wrapped it
             continue
@@ -59,16 +61,23 @@ def refuse_differing_weights(models: Iterable[tuple[str, Any]]) -> None:
 
 
 def weights_here(model: torch.nn.Module) -> str | None:
-    """Describe this process's weights of `model`: zeros, a shard, or a replica with its sum of bytes. None: empty."""
+    """Describe this process's weights of `model`: zeros, a shard, or a replica with its sum. None: empty."""
     parameters = list(model.parameters())
     parts = [getattr(parameter, "ds_tensor", parameter) for parameter in parameters]  # DeepSpeed ZeRO-3
     parts = [(part.to_local() if isinstance(part, DTensor) else part).detach() for part in parts]
     if not any(part.numel() for part in parts):
         return None
     # A sum of whole numbers is the same in any order and on any GPU.
-    total = sum(int(part.reshape(-1).view(torch.uint8).sum(dtype=torch.int64)) for part in parts)
-    if total == 0:
+    words = [_as_whole_numbers(part.reshape(-1)) for part in parts]
+    total = sum(int(each.sum(dtype=torch.int64)) for each in words)
+    if total == 0 and not any(each.any() for each in words):
         return "all zero"
     is_sharded = any(isinstance(p, DTensor) or hasattr(p, "ds_id") for p in parameters)
     is_sharded |= any(isinstance(module, FullyShardedDataParallel) for module in model.modules())
     return "a shard" if is_sharded else f"of checksum {total}"
+
+
+def _as_whole_numbers(flat: torch.Tensor) -> torch.Tensor:
+    """Return a view by four bytes, or by one where they do not divide: to sum bytes takes four times as long."""
+    fits = all(number * flat.element_size() % 4 == 0 for number in (flat.numel(), flat.storage_offset()))
+    return flat.view(torch.int32 if fits else torch.uint8)

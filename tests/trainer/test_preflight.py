@@ -43,7 +43,6 @@ BY_SETTINGS = {
 }
 UNCHOSEN = {  # by the reason that is said: settings, rows, trainer
     **{reason: ({}, rows_of, VADEGRPOTrainer) for reason, rows_of in STREAMS.items()},
-    "3 rows": ({}, lambda rows: rows.select(range(3)), VADEGRPOTrainer),
     **{reason: (settings, lambda rows: rows, VADEGRPOTrainer) for reason, settings in BY_SETTINGS.items()},
     "InOrder._get_train_sampler": ({}, lambda rows: rows, InOrder),
     "OwnLoader.get_train_dataloader": ({}, lambda rows: rows, OwnLoader),
@@ -69,6 +68,16 @@ def test_where_no_sampler_can_choose_the_default_is_uniform_with_one_line_and_a_
     for name, value in (("vade_dynamic_sampling", True), ("vade_stratify_by", "limit")):  # they need a posterior
         with refused(ConfigurationError, [name]):
             look_over(given | {"args": make_args(**{name: value}, **settings)}, kind)
+
+
+@pytest.mark.parametrize("sampler", [None, "thompson", "uniform"])
+def test_fewer_rows_than_a_generation_batch_takes_are_refused_since_nothing_would_be_trained(
+    text_rows, make_args, sampler
+):
+    rows = text_rows.select(range(3))
+    with refused(ConfigurationError, ["3 rows", "takes 4"], ["per_device_train_batch_size", "more rows"]):
+        make_trainer(says_a_digit, make_args(vade_sampler=sampler), rows)
+    assert not look_over({"args": make_args(), "model": "", "train_dataset": rows}, InOrder)  # it may repeat rows
 
 
 @pytest.mark.parametrize(

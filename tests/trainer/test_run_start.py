@@ -92,6 +92,14 @@ def test_a_resume_on_replaced_rows_is_a_mismatch(begin, text_rows):
         trainer.train(resume_from_checkpoint=True)
 
 
+def test_a_model_that_trains_nothing_is_refused(made):
+    for beta in (0.0, 0.1):
+        trainer = made(beta=beta)
+        trainer.model.requires_grad_(False)
+        with refused(ConfigurationError, ["requires_grad"], ["is_trainable=True", "peft_config"]):
+            trainer.train()
+
+
 # ------------------------------------------------------------------------------------------------- another train()
 
 

@@ -32,7 +32,7 @@ class VADEGRPOConfig(GRPOConfig):
             your own. `"thompson"` draws a pass rate from each row's posterior and takes the rows with the largest
             information gain (Algorithm 1 of the paper). `"greedy"` uses the posterior mean instead of a draw. `None`
             is the preset's, which is `"thompson"` but for `"paper_greedy"`. Where no sampler can choose (a stream,
-            environments that own the data, `shuffle_dataset=False`, too few rows), it is `"uniform"`, and the log says
+            environments that own the data, `shuffle_dataset=False`), it is `"uniform"`, and the log says
             so. `"uniform"` takes every row once an epoch. It equals vanilla GRPO bit for bit, with six exceptions.
             Vision placeholders cannot be sampled. A transform of the data set runs once for each chosen row and not
             for each completion. An infinite reward is refused. A resumed run continues inside its epoch even with

@@ -59,8 +59,8 @@ class VADEGRPOTrainer(GRPOTrainer):
 
     Attributes:
         selection: the sampler with its posterior (`trainer.selection.sampler.posterior`) and the running totals. None
-            where no sampler can choose: a stream, fewer rows than a generation batch, `shuffle_dataset=False`, split
-            or dispatched batches, or a subclass with its own sampler or loader. The run then is `GRPOTrainer`'s.
+            where no sampler can choose: a stream, `shuffle_dataset=False`, split or dispatched batches, or a subclass
+            with its own sampler or loader. The run then is `GRPOTrainer`'s.
             Otherwise `get_train_dataloader()` yields tickets, which a subclass's `_prepare_inputs` receives.
 
     Raises:

@@ -96,28 +96,33 @@ def lay_out_rows(arguments: dict[str, Any], args: GRPOConfig) -> None:
 
 
 def why_not_chosen(args: GRPOConfig, rows: Any, trainer_class: type) -> str | None:
-    """Return why no sampler can choose the rows of a run, so that it is plain GRPO, or None."""
+    """Return why no sampler can choose the rows of a run, so that it is plain GRPO, or None.
+
+    Raises:
+        ConfigurationError: too few rows for one generation batch: TRL would end at step 0 without a word.
+    """
     if not isinstance(rows, Dataset):
         return (
             f"train_dataset is of type {type(rows).__name__}, and a sampler chooses rows by their numbers: pass a "
             "datasets.Dataset, one split that is not streamed"
         )
+    for name in ("_get_train_sampler", "get_train_dataloader"):
+        owner = owner_of(trainer_class, name)
+        if owner.__module__.partition(".")[0] not in LIBRARIES:
+            return f"{owner.__name__}.{name} decides which rows are loaded"
     groups = args.generation_batch_size // args.num_generations
     if len(rows) < groups:
-        return (
+        raise ConfigurationError(
             f"train_dataset has {len(rows)} rows, and a generation batch takes {groups} distinct ones "
-            f"(generation_batch_size {args.generation_batch_size} / num_generations {args.num_generations}; lower "
-            "per_device_train_batch_size, steps_per_generation or gradient_accumulation_steps)"
+            f"(generation_batch_size {args.generation_batch_size} / num_generations {args.num_generations}): nothing "
+            "would be trained. Lower per_device_train_batch_size, steps_per_generation or "
+            "gradient_accumulation_steps, or pass more rows."
         )
     if not args.shuffle_dataset:
         return "shuffle_dataset=False asks for the rows in file order"
     for name in ("split_batches", "dispatch_batches"):
         if getattr(args.accelerator_config, name):
             return f"accelerator_config.{name}=True lets one process read the rows for all"
-    for name in ("_get_train_sampler", "get_train_dataloader"):
-        owner = owner_of(trainer_class, name)
-        if owner.__module__.partition(".")[0] not in LIBRARIES:
-            return f"{owner.__name__}.{name} decides which rows are loaded"
     return None
 
 

@@ -116,9 +116,16 @@ def start_run(trainer: Any, *, resumed: bool, trial: Any = None) -> None:
     does each trial of a search, which may have set another seed. A `resumed` run gets the counts of its checkpoint
     afterwards.
 
-    `trainer._rows` is the data set of its selection, and `_has_begun` tells whether a run used that. New rows that the
-    sampler cannot choose from are a `ConfigurationError`.
+    `trainer._rows` is the data set of its selection, and `_has_begun` tells whether a run used that.
+
+    Raises:
+        ConfigurationError: the sampler cannot choose from new rows, or the model has nothing to train.
     """
+    if not any(each.requires_grad for each in trainer.model.parameters()):
+        raise ConfigurationError(
+            "The model has no parameter that is trained (requires_grad). PeftModel.from_pretrained freezes an adapter: "
+            "pass is_trainable=True to it. Or pass the base model, and peft_config to the trainer."
+        )
     vars(trainer).update(trainer._of_first_run)
     for values in (*trainer._metrics.values(), trainer._pending_extra_logs, trainer._pending_metrics):
         values.clear()
