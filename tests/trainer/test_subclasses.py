@@ -10,8 +10,10 @@ from trl import GRPOTrainer
 from trl.experimental.gmpo import GMPOConfig, GMPOTrainer
 
 from tests.support.marks import slow
+from tests.support.refusals import refused
 from tests.support.runs import assert_equal_weights, says_a_digit, weights
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
+from trl_vade.errors import ConfigurationError
 from trl_vade.trainer.seams import SEE_ROWS
 
 
@@ -146,8 +148,19 @@ SEEING = dict(zip(SEE_ROWS, (SeesInputs, SeesSteps, SeesLosses, SeesInnerLosses,
 
 
 @pytest.mark.parametrize("method", SEEING)
-def test_a_subclass_that_sees_the_rows_gets_all_of_them(run, method):
+def test_a_subclass_that_sees_the_rows_gets_all_of_them_and_the_log_says_so(run, caplog, method):
     kind = SEEING[method]
     ends = [run(trainer_class=kind, vade_down_sampling=mode, num_iterations=2) for mode in (None, "none")]
     assert {*ends[0].rows, *ends[1].rows} == {16}
+    assert caplog.text.count(f"trained on, too: {kind.__name__}.{method}") == 1  # nobody asks for less with "none"
     assert_equal_weights(*map(weights, ends))
+
+
+class OwnPrompts(VADEGRPOTrainer):
+    def _generate_and_score_completions(self, inputs):
+        return super()._generate_and_score_completions(inputs)
+
+
+def test_refills_are_refused_where_a_subclass_would_not_see_them(made):
+    with refused(ConfigurationError, ["OwnPrompts._generate_and_score_completions"], ["vade_dynamic_sampling=False"]):
+        made(trainer_class=OwnPrompts, vade_dynamic_sampling=True)

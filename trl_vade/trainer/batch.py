@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from trl.data_utils import prepare_multimodal_messages
 
 from trl_vade.data.decoding import Rows
-from trl_vade.errors import LibraryError
+from trl_vade.errors import ConfigurationError, LibraryError
 from trl_vade.selection.outcomes import rows_with_gradient
 from trl_vade.selection.rollouts import first_of
 from trl_vade.version import TESTED_TRL
@@ -76,8 +76,14 @@ class GenerationBatch:
         self._refills = trainer.selection is not None and trainer.args.vade_dynamic_sampling
         wanted = self._refills or self.thinning.mode != "none" or trainer.args.vade_advantage != "local"
         rows_change = trainer.tools or trainer.environment_factories is not None or trainer.rollout_func is not None
-        # What a subclass makes of a batch may give a row a gradient that had none.
-        ours = owner_of(type(trainer), "_generate_and_score_completions").__module__.startswith("trl_vade.")
+        owner = owner_of(type(trainer), "_generate_and_score_completions")
+        # A subclass may change the prompts, which refills would not have, or give a row a gradient that had none.
+        ours = owner.__module__.startswith("trl_vade.")
+        if self._refills and not ours:
+            raise ConfigurationError(
+                f"vade_dynamic_sampling=True with {owner.__name__}._generate_and_score_completions: a batch is made of "
+                "several draws, which this method would not see. Set vade_dynamic_sampling=False."
+            )
         self._scores_first = wanted and ours and not rows_change
 
     def make(self, rows: Rows, prepare: Callable[[Rows], Batch]) -> Batch:

@@ -114,11 +114,12 @@ def owner_of(kind: type, method: str) -> type:
     return next(each for each in kind.__mro__ if method in vars(each))
 
 
-def own_views(trainer: Any) -> list[str]:
-    """Return the methods of `SEE_ROWS` that another class than TRL's `GRPOTrainer`, its bases and ours defines.
+def own_views(trainer: Any) -> str:
+    """Say which methods of `SEE_ROWS` another class than TRL's `GRPOTrainer`, its bases and ours defines; or nothing.
 
     They may use every row, as it is: no row may be left out, merged or moved without being asked for.
     """
     known = ("trl_vade.", "trl.trainer.", "transformers.")
     strange = [kind for kind in type(trainer).__mro__ if not f"{kind.__module__}.".startswith(known)]
-    return [f"{kind.__name__}.{method}" for kind in strange for method in SEE_ROWS if method in vars(kind)]
+    found = [f"{kind.__name__}.{method}" for kind in strange for method in SEE_ROWS if method in vars(kind)]
+    return f"{', '.join(found)} may use every row" if found else ""

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from accelerate.logging import get_logger
 from numpy.typing import NDArray
 from trl.trainer.utils import split_pixel_values_by_grid, split_tensor_dict, unsplit_pixel_values_by_grid
 
@@ -35,8 +36,11 @@ from .batch_rows import (
     with_pixels_counted,
 )
 from .callbacks import TrainedCounts, callback_of
-from .down_sampling import down_sampling, refuse_lossless, schedule
+from .down_sampling import down_sampling, reason_against_lossless, refuse_lossless, schedule
+from .presets import is_adaptive
 from .seams import arguments_of, own_views
+
+logger = get_logger(__name__)
 
 PLACE, ROW_SHARE = "vade_place", "vade_row_share"
 """Entries of a batch: (B,) the place of each row before TRL's shuffle; () kept rows over all rows, a factor of the
@@ -58,12 +62,16 @@ class Thinning:
     """
 
     def __init__(self, trainer: Any):
-        self._trainer, self.mode = trainer, down_sampling(trainer.args)
-        if trainer.aux_loss_enabled and self.mode == "lossless":
-            refuse_lossless(trainer.args, "the router loss of this mixture-of-experts model acts on every row")
-            self.mode = "none"
-        if trainer.args.vade_down_sampling is None and own_views(trainer):
-            self.mode = "none"
+        self._trainer, args = trainer, trainer.args
+        reason = reason_against_lossless(args)
+        if trainer.aux_loss_enabled:
+            reason = "the router loss of this mixture-of-experts model acts on every row"
+        refuse_lossless(args, reason)
+        reason = reason or own_views(trainer)
+        off = args.vade_down_sampling is None and reason
+        self.mode = "none" if off else down_sampling(args)
+        if off and is_adaptive(args):
+            logger.warning(f"Rows without an advantage are trained on, too: {reason}. See vade_down_sampling.")
         self._size: int | None = None  # B, while a batch is prepared
         self._live: NDArray[np.bool_] | None = None  # (B,) has a gradient
         self._scored: NDArray[np.int64] | None = None  # places of the rows with old and reference log-probabilities

@@ -128,6 +128,18 @@ def test_what_is_encoded_once_by_default(made, vision_model_path, settings, drop
     assert (trainer._images.on, trainer._images.tower_once, trainer._images.grouped) == wanted
 
 
+class SeesSteps(VADEGRPOTrainer):
+    def training_step(self, *given):
+        return super().training_step(*given)
+
+
+def test_where_images_go_trls_way_one_line_says_why(made, vision_model_path, caplog):
+    for kind, settings in ((VADEGRPOTrainer, {}), (SeesSteps, AS_TRL), (SeesSteps, {})):
+        assert "Images are processed and kept once for each completion" not in caplog.text
+        made(is_even, picture_rows(), model=vision_model_path, trainer_class=kind, **settings)
+    assert "SeesSteps.training_step" in caplog.text.split("Images are processed")[1]
+
+
 @pytest.mark.parametrize("method", ["_compute_loss", "compute_loss"])
 def test_a_subclass_with_its_own_loss_gets_pixels(run, vision_model_path, method):
     class OwnLoss(VADEGRPOTrainer):

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
+from accelerate.logging import get_logger
+
 from trl_vade.selection.on_time import OnTimeSelection
 
 from ..down_sampling import order_is_free
@@ -12,6 +14,8 @@ from ..seams import lacking, own_views
 from .processor import cuts_tiles, image_parts, processing_once
 from .store import PixelStore
 from .tower import has_dropout, pixels_in_place
+
+logger = get_logger(__name__)
 
 
 class ImagesOnce:
@@ -33,18 +37,21 @@ class ImagesOnce:
         if trainer is None:
             return
         self._trainer, args = trainer, trainer.args
-        self.on = args.vade_images_once and not lacking("vade_images_once") and self._is_possible()
+        wanted, reason = args.vade_images_once and trainer._is_vlm, self._reason_against_it()
+        self.on = wanted and not reason and not lacking("vade_images_once")
+        if wanted and reason:
+            logger.warning(f"Images are processed and kept once for each completion, as in TRL: {reason}.")
         self.tower_once = self.on and is_adaptive(args) and not has_dropout(trainer.model)
         self.grouped = self.tower_once and order_is_free(args) and not trainer.aux_loss_enabled
 
-    def _is_possible(self) -> bool:
-        """Return whether the batches have images that only TRL and this package use."""
+    def _reason_against_it(self) -> str:
+        """Return who else uses the images of a batch, or an empty text."""
         trainer = self._trainer
-        if not trainer._is_vlm or cuts_tiles(trainer.processing_class.image_processor):
-            return False
         if trainer.tools or trainer.environment_factories is not None or trainer.rollout_func is not None:
-            return False
-        return not own_views(trainer)
+            return "with tools, environments or a rollout_func they are not TRL's alone"
+        if trainer._is_vlm and cuts_tiles(trainer.processing_class.image_processor):
+            return "the processor cuts them into tiles"
+        return own_views(trainer)
 
     @contextmanager
     def preparing(self, training: bool, selection: OnTimeSelection | None = None) -> Iterator[None]:

@@ -8,9 +8,12 @@ import copy
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from accelerate.logging import get_logger
 from transformers import BatchFeature
 
 from .store import PixelStore, distinct, kept_once, repeated
+
+logger = get_logger(__name__)
 
 
 def image_parts(prompts: list[Any]) -> Iterator[dict[str, Any]]:
@@ -45,6 +48,7 @@ def processing_once(real: Any, known: dict[int, Any], store: PixelStore) -> Any:
             output = kind.__call__(self, images=some, text=texts, **named)
             if found := kept_once(output, [keys[place] for place in at], places, store):
                 return BatchFeature(found)
+            logger.warning_once("Images are processed and kept once for each completion: the processor's are unknown.")
         return real(images=images, text=text, **named)
 
     stand_in = _alike(real, __call__=process)
