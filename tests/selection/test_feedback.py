@@ -72,6 +72,15 @@ def test_a_warm_start_is_a_step_and_a_line_but_no_generation_batch(make):
     assert feedback.in_flight(rows).posterior_step == 1
 
 
+@pytest.mark.parametrize(("clipped", "told"), [(0.4, False), (0.9, True)])
+def test_answers_that_are_cut_are_named_beside_groups_without_a_gradient(make, caplog, clipped, told):
+    feedback = make()
+    for _ in range(10):
+        score(feedback, [[0, 0, 0, 0]], clipped=clipped)
+    assert "No group has had a gradient for 10 generation batches" in caplog.text
+    assert ("90% of the answers were cut at max_completion_length" in caplog.text) == told
+
+
 def test_a_process_that_does_not_write_learns_the_same_and_says_nothing(make, caplog):
     loud, quiet = make(), make(writes=False)
     for _ in range(10):

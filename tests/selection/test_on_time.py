@@ -16,6 +16,7 @@ from trl_vade.selection.feedback import Feedback
 from trl_vade.selection.log import SelectionLog
 from trl_vade.selection.on_time import OnTimeSelection
 from trl_vade.selection.outcomes import group_outcomes
+from trl_vade.selection.report.record import Run
 
 NAN = float("nan")
 
@@ -89,6 +90,9 @@ def test_initialisation_covers_every_row_once_and_is_one_step_and_one_line(make_
     assert (posterior.visits.tolist(), posterior.step) == ([1] * 5, 1)
     (line,) = selection.feedback.log.read()
     assert (line["effective_gradient_ratio"], line["rollouts"]) == (3 / 5, 20)
+    selection.choose()
+    score(selection, [1.0, 0.0, 0.0, 0.0], [1.0] * 4)
+    assert [line["step"] for line in Run(selection.feedback.log.read(), []).selections] == [2]
     assert line["predicted_effective_ratio"] == pytest.approx(0.6)  # Beta(1, 1), G = 4: 1 - 2/5
 
 
@@ -200,12 +204,13 @@ def test_a_figure_that_some_batches_lack_is_averaged_over_those_that_have_it():
     log_metrics({}, to)  # of the rollouts that initialise the posterior
     assert to == {}
     log_metrics({"refills": 0.0, "rollouts": 8.0, "ratio/a": 0.5}, to)
-    log_metrics({"refills": 0.0, "rollouts": 16.0}, to)
+    log_metrics({"refills": 0.0, "rollouts": 16.0, "coverage": 0.5, "mean_pass_rate/b": 0.25}, to)
     log_metrics({"refills": 1.0, "rollouts": 20.0, "ratio/a": 1.0}, to)
     log_metrics({"refills": 2.0, "rollouts": 24.0, "ratio/a": 0.75}, to)
-    log_metrics({"refills": 0.0, "rollouts": 32.0, "ratio/b": 0.25}, to)
+    log_metrics({"refills": 0.0, "rollouts": 32.0, "ratio/b": 0.25, "coverage": 0.625, "mean_pass_rate/b": 0.5}, to)
     assert to["vade/refills"] == [0.0, 2.0, 0.0]
-    assert to["vade/rollouts"] == [32.0]
+    states = ("rollouts", "coverage", "mean_pass_rate/b")  # the mean would be of no batch's time
+    assert [to[f"vade/{name}"] for name in states] == [[32.0], [0.625], [0.5]]
     assert to["vade/ratio/a"] == [0.5, 0.75]
     assert np.isnan(to["vade/ratio/b"][:2]).all()
     assert to["vade/ratio/b"][2:] == [0.25]

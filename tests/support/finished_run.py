@@ -32,6 +32,7 @@ HISTORY = [
             "reward": 0.5 + step / 100,
             "vade/mean_pass_rate": 0.6 - step / 100,
             "vade/trained_completions": float(5 * step // 4),
+            "vade/coverage": step / 16,
         }
         for step in range(1, 17)
     ),

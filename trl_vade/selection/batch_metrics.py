@@ -13,6 +13,8 @@ from trl_vade.samplers.problems import VariantRows
 
 from .outcomes import SAME_REWARD, GroupOutcomes
 
+STATES = ("rollouts", "coverage", "mean_pass_rate", "mean_spread", "even_draw_ratio", "outage")
+"""Metrics of the run so far, and not of a generation batch."""
 MOST_STRATA = 100  # with metrics; those of thousands would make each trainer_state.json hundreds of megabytes long
 
 
@@ -26,6 +28,7 @@ class InFlight:
     posterior_step: int  # the step of the posterior at the choice
     initialising: bool = False  # Algorithm 1, lines 1-4: all initial rounds are observed as one step
     refill: int = 0  # the number of the refill, from 1; 0 is the batch itself
+    clipped: float = 0.0  # share of the completions that were cut at the longest length
 
 
 def joined(rounds: Sequence[tuple[InFlight, GroupOutcomes]]) -> tuple[InFlight, GroupOutcomes]:
@@ -104,8 +107,8 @@ class VariantMetrics(StratumMetrics):
 def log_metrics(metrics: dict[str, float], to: dict[str, list[float]]) -> None:
     """Add the metrics of `OnTimeSelection.record` to those of the trainer, under `vade/`.
 
-    TRL averages each list over the logging window. Every batch has the same place in all lists, and its refill
-    replaces its values. A batch without a value is padded with NaN, which TRL 1.16 leaves out. A list of NaN alone is
+    TRL averages each list over the logging window; of `STATES` it gets the last value. Every batch has the same place
+    in all lists, and its refill replaces its values. A batch without a value is padded with NaN, which TRL 1.16 leaves out. A list of NaN alone is
     not started: TRL would log it as None.
     """
     if not metrics:
@@ -113,5 +116,5 @@ def log_metrics(metrics: dict[str, float], to: dict[str, list[float]]) -> None:
     place = max(len(to.get("vade/refills", [])) - bool(metrics["refills"]), 0)
     for name, value in metrics.items():
         before = to.get(f"vade/{name}", [])[:place]
-        to[f"vade/{name}"] = [*before, *[math.nan] * (place - len(before)), value]
-    to["vade/rollouts"] = [metrics["rollouts"]]  # a running total
+        of_all = [*before, *[math.nan] * (place - len(before)), value]
+        to[f"vade/{name}"] = [value] if name.partition("/")[0] in STATES else of_all

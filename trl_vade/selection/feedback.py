@@ -135,8 +135,8 @@ class Feedback:
         """Take a step of the sampler and write its line; return the share that an even draw would give."""
         spreads, refill = self.signal.is_spread, in_flight.refill
         if not refill or outcomes.has_gradient.any():  # the watch counts generation batches
-            self._say(self._watch.observe(outcomes, spreads=spreads))
-        self._say(self._guard.judge(outcomes, spreads=spreads))
+            self._say(self._watch.observe(outcomes, spreads=spreads), in_flight)
+        self._say(self._guard.judge(outcomes, spreads=spreads), in_flight)
         groups = (outcomes.sample_index, outcomes.successes, outcomes.trials)
         if self.outage:
             self.sampler.observe(*(values[:0] for values in groups))  # a step without evidence
@@ -157,6 +157,7 @@ class Feedback:
             "even_draw_ratio": even_draw,
         }
         more = ({"refill": refill} if refill else {}) | ({"observed": False} if self.outage else {})
+        more |= {"initial": True} if in_flight.initialising else {}
         self._write(outcomes, global_step, **numbers, **more)
         return even_draw
 
@@ -165,6 +166,8 @@ class Feedback:
             places = {"step": self.sampler.posterior.step, "global_step": global_step, "rollouts": self.rollouts}
             self.log.append(outcomes, **places, **more)
 
-    def _say(self, notice: str | None) -> None:
+    def _say(self, notice: str | None, about: InFlight | None = None) -> None:
         if notice and self.writes:
-            self._warn(notice)
+            cut = about.clipped if about else 0.0
+            length = f" {cut:.0%} of the answers were cut at max_completion_length: raise it." if cut > 0.5 else ""
+            self._warn(notice + length)

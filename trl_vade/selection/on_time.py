@@ -7,6 +7,7 @@ a whole accumulation window before its first step. So the data loader carries on
 import functools
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -71,9 +72,13 @@ class OnTimeSelection:
             yield self.loader.load(sample_index)
 
     def score(
-        self, rewards: torch.Tensor, weights: torch.Tensor, global_step: int, *, normalise: bool
+        self, rewards: torch.Tensor, weights: torch.Tensor, global_step: int, *, normalise: bool, clipped: float = 0.0
     ) -> dict[str, float]:
-        """Record the rewards (K*G, F) of the rows in flight; see `signal.outcomes` for weights and `normalise`."""
+        """Record the rewards (K*G, F) of the rows in flight; see `signal.outcomes` for weights and `normalise`.
+
+        `clipped` is the share of the completions that were cut at the longest length.
+        """
+        self.in_flight = replace(self.in_flight, clipped=clipped)
         sizes = {"weights": weights.double().cpu().numpy(), "normalise": normalise}
         of_rows = rewards.double().cpu().numpy(), self.in_flight.sample_index
         return self.record(self.feedback.signal.outcomes(*of_rows, **sizes), global_step)

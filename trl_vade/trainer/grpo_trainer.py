@@ -208,7 +208,9 @@ class VADEGRPOTrainer(GRPOTrainer):
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         if chosen:
             normalise = self.multi_objective_aggregation == "normalize_then_sum"
-            found = self.selection.score(rewards, self.reward_weights, self.state.global_step, normalise=normalise)
+            clipped = [0.0, *self._metrics["train"].get("completions/clipped_ratio", ())][-1]
+            more = {"normalise": normalise, "clipped": clipped}
+            found = self.selection.score(rewards, self.reward_weights, self.state.global_step, **more)
             log_metrics(found, to=self._metrics["train"])
         if not self.model.training:
             self._task_metrics.note(completions, rewards)

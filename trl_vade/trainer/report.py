@@ -73,7 +73,6 @@ def live_run(trainer: Any) -> Run | None:
         return None  # an existing log would be an earlier run's
     log = trainer.selection.feedback.log
     lines = log.read() if log.position.lines else []  # else it is the log of an earlier run
-    if all("warm_start" in line for line in lines) or lines[0]["step"] != 1:
-        return None  # the run was resumed in another output directory, or with other rows
     name = Path(trainer.args.output_dir).absolute().name
-    return Run(lines, trainer.state.log_history, run_names(trainer), name=name)
+    run = Run(lines, trainer.state.log_history, run_names(trainer), name=name)
+    return run if run.is_whole else None  # if not, it was resumed in another output directory, or with other rows

@@ -6,9 +6,17 @@ import sys
 import numpy as np
 import pytest
 
-from tests.support.finished_run import BATCHES, UNSCORED, write_run
+from tests.support.finished_run import BATCHES, HISTORY, UNSCORED, write_run
 from trl_vade.selection.report.record import RUN_FILE, Run, read_run, standard_error
-from trl_vade.selection.report.summary import change_of, percent, summarise, summary_rows, verdict, with_error
+from trl_vade.selection.report.summary import (
+    change_of,
+    figures,
+    percent,
+    summarise,
+    summary_rows,
+    verdict,
+    with_error,
+)
 from trl_vade.selection.report.writing import PAGE_FILE, REPORT_FILE, SUMMARY_FILE, write_report
 
 
@@ -53,6 +61,15 @@ def test_the_table_for_a_person_has_every_figure(output_dir):
         **{"seconds in selection": "1.5", "seconds in generation": "40.0", "seconds in update": "58.5"},
         **{"seconds in validation": "2.5", "seconds are counted until step": "16"},
     }
+
+
+@pytest.mark.parametrize(("seen", "told"), [(0.5, False), (0.75, True)])
+def test_an_even_draw_is_told_of_once_most_rows_were_seen(tmp_path, seen, told):
+    """Before, the estimate is the prior's: 76 % in a run where no answer was ever right."""
+    log = {"step": 16, "vade/coverage": seen, "vade/even_draw_ratio": 1 / 3, "vade/effective_gradient_ratio": 0.0}
+    summary = summarise(read_run(write_run(tmp_path / "out", history=[*HISTORY, log])))
+    assert ("an even draw would give about 33 %" in verdict(summary)[0]) == told
+    assert ("(even 33 %)" in figures(log)) == told
 
 
 def test_short_unscored_refilled_and_unvalidated_runs_have_right_figures(tmp_path):

@@ -43,8 +43,13 @@ class Run:
 
     @property
     def selections(self) -> list[dict[str, Any]]:
-        """The lines of generation batches, and of refills of them; a warm start is none."""
-        return [line for line in self.lines if "warm_start" not in line]
+        """The lines of generation batches, and of refills of them; an initial posterior is none."""
+        return [line for line in self.lines if not line.keys() & {"warm_start", "initial"}]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a generation batch was scored, and the lines begin with the run."""
+        return bool(self.selections) and self.lines[0]["step"] == 1
 
     @property
     def title(self) -> str:
@@ -120,14 +125,14 @@ def read_run(output_dir: str | os.PathLike[str]) -> Run:
     A log that is missing or lacks the beginning is a `SnapshotNotFoundError`, a damaged one a `SnapshotCorruptError`.
     """
     folder, log = Path(output_dir), SelectionLog(output_dir)
-    lines = log.read()
-    if all("warm_start" in line for line in lines) or lines[0]["step"] != 1:
+    run = Run(log.read(), [])
+    if not run.is_whole:
         raise SnapshotNotFoundError(
             f"{log.path} is missing or empty, or begins later than the run, which was resumed from a checkpoint of "
             "another folder. Give the output_dir of a run, with the lines of its log from the first on."
         )
     kept = (read_kept(folder / name) for name in (RUN_FILE, ROWS_FILE))
-    return Run(lines, _history(folder), *kept, name=folder.absolute().name)
+    return Run(run.lines, _history(folder), *kept, name=folder.absolute().name)
 
 
 def read_kept(path: Path) -> dict[str, Any]:

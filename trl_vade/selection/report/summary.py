@@ -20,11 +20,13 @@ def summarise(run: Run) -> dict[str, Any]:
     """Return the end-of-run table as data.
 
     Seconds are wall time, and they and `trained_completions` are those of the newest log entry, or None without any.
-    The ratios of an even draw are estimates; see `even_draw_ratio`.
+    The ratios of an even draw are estimates; see `even_draw_ratio`. Before most rows were seen, that of the last
+    quarter is None: it would be about the prior.
     """
     selections, last = run.selections, run.lines[-1]
     realised, even = (column(selections, f"{name}_ratio") for name in ("effective_gradient", "even_draw"))
     trained = [entry["vade/trained_completions"] for entry in run.history if "vade/trained_completions" in entry]
+    seen = next((entry for entry in reversed(run.history) if "vade/coverage" in entry), {})
     refills, quarter = sum("refill" in line for line in selections), max(len(selections) // 4, 1)
     return {
         "sampler": run.about.get("sampler"),
@@ -37,10 +39,15 @@ def summarise(run: Run) -> dict[str, Any]:
         "even_draw_ratio": even.tolist(),
         "effective_gradient_ratio_first_quarter": float(realised[:quarter].mean()),
         "effective_gradient_ratio_last_quarter": float(realised[-quarter:].mean()),
-        "even_draw_ratio_last_quarter": float(even[-quarter:].mean()),
+        "even_draw_ratio_last_quarter": float(even[-quarter:].mean()) if most_are_seen(seen) else None,
         "validation": run.validation(),
         **run.seconds,
     }
+
+
+def most_are_seen(log: Mapping[str, Any]) -> bool:
+    """Return whether most rows were seen at a log entry: what is estimated of all rows is then about them."""
+    return log.get("vade/coverage", 0.0) > 0.5
 
 
 def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -70,10 +77,11 @@ def measured_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
 def verdict(summary: Mapping[str, Any]) -> list[str]:
     """Return one sentence about the useful groups and one about the validation, from a `summarise` result."""
     first, last = (100 * summary[f"effective_gradient_ratio_{part}_quarter"] for part in ("first", "last"))
-    even = 100 * summary["even_draw_ratio_last_quarter"]
+    even = summary["even_draw_ratio_last_quarter"]
+    beside = "" if even is None else f"; an even draw would give about {100 * even:.0f} % (estimate)"
     return [
         f"{last:.0f} % of the groups had different rewards in the last quarter of the run, {first:.0f} % in the "
-        f"first; an even draw would give about {even:.0f} % (estimate).",
+        f"first{beside}.",
         _of_validation(summary["validation"]),
     ]
 
@@ -122,7 +130,7 @@ def figures(log: Mapping[str, Any]) -> str:
     if found["effective_gradient_ratio"] is None and "frac_reward_zero_std" in log:
         found["effective_gradient_ratio"] = 1 - log["frac_reward_zero_std"]
     parts = [f"{SHARES[name]} {100 * value:.0f} %" for name, value in found.items() if value is not None]
-    if "vade/even_draw_ratio" in log:
+    if "vade/even_draw_ratio" in log and most_are_seen(log):
         parts[0] += f" (even {100 * log['vade/even_draw_ratio']:.0f} %)"
     others = " ".join(f"{word} {log[name]:.3g}" for name, word in OTHERS.items() if name in log)
     return " ".join(parts if len(parts) > 1 else [*parts, others])
