@@ -56,7 +56,8 @@ def settings_page() -> str:
             [[f"[`{field.name}`](#{field.name})", _first_sentence(field), _default(field)] for field in ours],
         ),
         "## Presets",
-        "`vade_preset` chooses the values of the settings that are `None`, and three rules that are no settings. With "
+        "`vade_preset` chooses the values of the settings that are `None`, and four rules that are no settings. "
+        "`information_gain` is p(1-p)^2 (eq. 4 of the paper), or p(1-p) where it is symmetric. With "
         "`signal_aware_decay` a chosen row forgets by `vade_decay_sampled` only if its group had a gradient, else by "
         "`vade_decay_unsampled`. With `even_rest` a chosen row rests for the share of an epoch that even draws would "
         "give of groups with a gradient, at least for `vade_cooldown`. `prior` is the belief about a row that was not "

@@ -67,7 +67,7 @@ def test_a_setting_of_ones_own_goes_before_the_presets_which_can_be_set_later(ma
 def test_only_fields_that_begin_with_vade_are_new_and_one_of_the_parents_changed(make_args):
     parents = {field.name for field in fields(GRPOConfig)}
     new = {field.name for field in fields(VADEGRPOConfig)} - parents
-    assert len(new) == 23
+    assert len(new) == 22
     assert [name for name in new if not name.startswith("vade_")] == []
     ours, stock = make_args(), make_args(GRPOConfig)
     changed = [name for name in parents - {"logging_dir"} if getattr(ours, name) != getattr(stock, name)]
@@ -100,7 +100,6 @@ NO_SWITCH, NO_NAME, NO_SHARE = ["false", 0, 1, None, np.bool_(True)], ["", 3, ["
 REFUSED = {
     "vade_preset": ["paranoid", None],
     "vade_sampler": ["thomson", 3, "a b:C", "a:", []],
-    "vade_information_gain": ["entropy"],
     "vade_cooldown": [*NO_SHARE, 1, 1.0, 3],
     "vade_decay_sampled": [*NO_SHARE, 1.001, 20, INFINITY, np.float32(0.5)],
     "vade_decay_unsampled": [*NO_SHARE, 1.001],

@@ -181,6 +181,11 @@ def test_every_choice_knows_every_score_before_it(run, changes, generation_batch
     assert multiprocessing.active_children() == []  # tickets need none, and some would live on at the exit
 
 
+def test_answers_that_were_cut_are_told_of(run, caplog):
+    run(lambda completions, **columns: [0.0] * len(completions), max_steps=10, max_completion_length=1)
+    assert "of the answers were cut at max_completion_length" in caplog.text
+
+
 def test_a_sampler_that_looks_ahead_is_caught_by_the_staleness_metric(made):
     """What an adaptive torch Sampler behind accelerate's loader does: batch k + 1 is chosen before k is scored."""
     trainer = made()

@@ -128,7 +128,7 @@ def test_a_resume_in_the_same_trainer_goes_on(begin):
 
 
 def fails(when, reward=says_a_digit):
-    """A reward that fails when the function `when` is true for the first time, of the number of calls and the state."""
+    """A reward that fails when `when`, of the number of calls and the trainer's state, is true for the first time."""
     calls = []
 
     def judge(completions, trainer_state, **columns):
@@ -166,7 +166,10 @@ EVALUATED = {"eval_strategy": "steps", "eval_steps": 1}
 PHASES = {  # of a `train()`: what fails in it, and other settings
     "initial rollouts": (fails(lambda call, state: call == 3), {"vade_posterior_init": "rollout"}),
     "a later generation batch": (fails(lambda call, state: call == 2), {}),
-    "a refill": (fails(lambda call, state: call == 3, lambda completions, **_: [0.0] * len(completions)), {"vade_dynamic_sampling": True}),
+    "a refill": (
+        fails(lambda call, state: call == 3, lambda completions, **_: [0.0] * len(completions)),
+        {"vade_dynamic_sampling": True},
+    ),
     "the loss": (says_a_digit, {"trainer_class": FailsInItsLoss, "num_iterations": 2, "ignore_data_skip": True}),
     "the end of a step": (says_a_digit, {"event": "step_end", "vade_sampler": "uniform", "ignore_data_skip": True}),
     "a save": (says_a_digit, {"event": "save", "save_strategy": "steps", "save_steps": 1, "save_total_limit": 3}),
@@ -185,7 +188,8 @@ def lasting(trainer):
     return {
         name: value if isinstance(value, int | float | str | tuple) else id(value)
         for name, value in found.items()
-        if name not in {"sound"} | MADE_BY_EACH_RUN | trainer._of_first_run.keys() and not name.startswith(of_transformers)
+        if name not in {"sound"} | MADE_BY_EACH_RUN | trainer._of_first_run.keys()
+        and not name.startswith(of_transformers)
     }
 
 

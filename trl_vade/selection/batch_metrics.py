@@ -108,8 +108,8 @@ def log_metrics(metrics: dict[str, float], to: dict[str, list[float]]) -> None:
     """Add the metrics of `OnTimeSelection.record` to those of the trainer, under `vade/`.
 
     TRL averages each list over the logging window; of `STATES` it gets the last value. Every batch has the same place
-    in all lists, and its refill replaces its values. A batch without a value is padded with NaN, which TRL 1.16 leaves out. A list of NaN alone is
-    not started: TRL would log it as None.
+    in all lists, and its refill replaces its values. A batch without a value is padded with NaN, which TRL 1.16 leaves
+    out. A list of NaN alone is not started: TRL would log it as None.
     """
     if not metrics:
         return

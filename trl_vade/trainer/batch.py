@@ -81,8 +81,8 @@ class GenerationBatch:
         ours = owner.__module__.startswith("trl_vade.")
         if self._refills and not ours:
             raise ConfigurationError(
-                f"vade_dynamic_sampling=True with {owner.__name__}._generate_and_score_completions: a batch is made of "
-                "several draws, which this method would not see. Set vade_dynamic_sampling=False."
+                f"vade_dynamic_sampling=True with {owner.__name__}._generate_and_score_completions: the method would "
+                "not see the rows of refills. Set vade_dynamic_sampling=False."
             )
         self._scores_first = wanted and ours and not rows_change
 

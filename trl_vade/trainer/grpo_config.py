@@ -40,9 +40,6 @@ class VADEGRPOConfig(GRPOConfig):
             corrected. A sampler of your own is an object with the verbs of `trl_vade.PromptSampler`, or the import
             path of its class, `"package.module:Class"`, which is called with the number of rows and `seed`. See
             docs/guides/own_sampler.md.
-        vade_information_gain: How much a row with pass rate p is expected to teach. `"asymmetric"` is p(1-p)^2 (eq. 4
-            of the paper), largest at p = 1/3: it prefers hard rows to easy rows. `"symmetric"` is p(1-p), largest at
-            p = 1/2: it avoids impossible and mastered rows alike. `None` uses the preset's gain.
         vade_cooldown: Share of an epoch, in [0, 1), for which a chosen row rests. The row is not chosen again for
             `vade_cooldown` x rows / rows of a generation batch (rounded) generation batches. Raise it if the same rows
             come back too often. 0 turns it off, as in the paper. `None` uses the preset's value.
@@ -111,9 +108,9 @@ class VADEGRPOConfig(GRPOConfig):
         vade_success_threshold: Lowest reward that counts as a right answer. `None` takes the reward as a fraction of a
             success. `"spread"` counts no successes: it describes a row by the share of pairs of completions whose
             rewards differ, and chooses the largest drawn shares. `"auto"` takes the middle between the two values of
-            a reward with two values, and `"spread"` for any other reward. With a sampler of your own, or where
-            `vade_information_gain` is set, `"auto"` means `None`. Fractions are those of 0 to 1; if a reward of the
-            first 10 generation batches lies outside, those between the lowest and the highest reward of these batches.
+            a reward with two values, and `"spread"` for any other reward. With a sampler of your own
+            `"auto"` means `None`. Fractions are those of 0 to 1; if a reward of the first 10 generation batches lies
+            outside, those between the lowest and the highest reward of these batches.
         vade_max_prompt_length: Largest number of tokens of a prompt, image tokens included. Longer rows are dropped
             from the training and evaluation sets before training, and the log says how many. The paper uses 8192.
             `None` keeps all rows.
@@ -130,7 +127,6 @@ class VADEGRPOConfig(GRPOConfig):
         {"of": "posterior"},
     ] = "balanced"
     vade_sampler: str | None = None  # an object becomes the import path of its class, see `samplers.own.PathOf`
-    vade_information_gain: Annotated[Literal["asymmetric", "symmetric"] | None, {"of": "posterior"}] = None
     vade_cooldown: Annotated[float | None, {"range": "[0, 1)", "of": "posterior"}] = None
     vade_decay_sampled: Annotated[float | None, {"range": "[0, 1]", "card": False}] = None
     vade_decay_unsampled: Annotated[float | None, {"range": "[0, 1]", "card": False}] = None

@@ -123,8 +123,8 @@ def start_run(trainer: Any, *, resumed: bool, trial: Any = None) -> None:
     """
     if not any(each.requires_grad for each in trainer.model.parameters()):
         raise ConfigurationError(
-            "The model has no parameter that is trained (requires_grad). PeftModel.from_pretrained freezes an adapter: "
-            "pass is_trainable=True to it. Or pass the base model, and peft_config to the trainer."
+            "The model trains no parameter (requires_grad). PeftModel.from_pretrained freezes an adapter: pass "
+            "is_trainable=True to it. Or pass the base model, and peft_config to the trainer."
         )
     vars(trainer).update(trainer._of_first_run)
     for values in (*trainer._metrics.values(), trainer._pending_extra_logs, trainer._pending_metrics):

@@ -91,7 +91,6 @@ def make_signal(args: GRPOConfig, reward_names: list[str], say: Callable[[str], 
     """
     name, threshold = success_name(reward_names, args.vade_success_reward), args.vade_success_threshold
     reads = {  # of pass rates, which spreads are not
-        "vade_information_gain": args.vade_information_gain is not None,
         "vade_sampler": is_own(args),
         "vade_variant_match": args.vade_variant_match == "difficulty",
         "vade_advantage": args.vade_advantage == "diva",
