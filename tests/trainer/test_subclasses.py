@@ -6,6 +6,7 @@ A sampler or a loader of the user's, and who is refused beside it: `test_preflig
 from dataclasses import dataclass
 
 import pytest
+import torch
 from trl import GRPOTrainer
 from trl.experimental.gmpo import GMPOConfig, GMPOTrainer
 
@@ -154,6 +155,16 @@ def test_a_subclass_that_sees_the_rows_gets_all_of_them_and_the_log_says_so(run,
     assert {*ends[0].rows, *ends[1].rows} == {16}
     assert caplog.text.count(f"trained on, too: {kind.__name__}.{method}") == 1  # nobody asks for less with "none"
     assert_equal_weights(*map(weights, ends))
+
+
+class OwnRewards(VADEGRPOTrainer):
+    def _calculate_rewards(self, inputs, prompts, completions, completion_ids):
+        return torch.eye(4)[:1].T.repeat(len(prompts) // 4, 1)
+
+
+def test_a_subclass_whose_rewards_pass_by_the_sampler_is_told_so(run, caplog):
+    assert run(trainer_class=OwnRewards, max_steps=2).selection.sampler.posterior.step == 0
+    assert "let _calculate_rewards call super()" in caplog.text
 
 
 class OwnPrompts(VADEGRPOTrainer):

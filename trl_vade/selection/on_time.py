@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 from accelerate import Accelerator
+from accelerate.logging import get_logger
 from accelerate.utils import broadcast
 from datasets import Dataset
 from numpy.typing import NDArray
@@ -24,6 +25,8 @@ from .batch_metrics import InFlight
 from .feedback import Feedback
 from .outcomes import GroupOutcomes
 from .rollouts import enough_for
+
+logger = get_logger(__name__)
 
 
 class OnTimeSelection:
@@ -42,6 +45,8 @@ class OnTimeSelection:
 
     def choose(self) -> Rows:
         """Draw K rows, load them, and return this process's share, one item a completion."""
+        if self.in_flight is not None:
+            logger.warning_once("The sampler got no rewards and learns nothing: let _calculate_rewards call super().")
         self._seconds_before = self.feedback.seconds["selection"]
         return self._draw(self.num_groups)
 

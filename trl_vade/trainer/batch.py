@@ -97,15 +97,12 @@ class GenerationBatch:
             if self._is_known(output):
                 rows, scored = self._filled(rows, self._round(rows, output))
                 known = {"_generate": (*scored.output.values(),), "_calculate_rewards": scored.rewards}
-                live, own = self._mine(scored.moves.ravel(), rows), scored.advantages
+                first = trainer.accelerator.process_index * len(rows)
+                live, own = scored.moves.ravel()[first:][: len(rows)], scored.advantages
         with self.thinning.preparing(len(rows), live), answering(trainer, known):
             batch = prepare(rows)
         replace_advantages(trainer, batch, own)
         return self.thinning.placed(batch)
-
-    def _mine(self, of_all: NDArray[Any], rows: Rows) -> NDArray[Any]:
-        """Return this process's entries, one for each of its `rows`."""
-        return of_all[self._trainer.accelerator.process_index * len(rows) :][: len(rows)]
 
     def _round(self, rows: Rows, output: tuple[Any, ...]) -> Round:
         """Score the `output` of `_generate` for `rows`."""

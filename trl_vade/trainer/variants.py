@@ -91,9 +91,9 @@ def replace_advantages(trainer: Any, batch: dict[str, Any], own: NDArray[np.floa
 
     `own` is None if the batch was not scored while it was prepared: a subclass or a rollout function may change it.
     """
-    own = own_advantages(trainer, trainer._raw_rewards) if own is None else own
-    if own is None:
+    if trainer.args.vade_advantage == "local":
         return
+    own = own_advantages(trainer, trainer._raw_rewards) if own is None else own
     size = len(batch["advantages"])
     mine = own[trainer.accelerator.process_index * size :][:size]
     batch["advantages"] = torch.as_tensor(mine).to(batch["advantages"])
