@@ -168,10 +168,10 @@ class VADEGRPOTrainer(GRPOTrainer):
             loader.base_dataloader.generator = torch.Generator().manual_seed(self.args.seed)
         return loader
 
-    def _prepare_inputs(self, generation_batch):
+    def _prepare_inputs(self, generation_batch, *more, **named):
         """Choose the rows in place of the tickets when a generation batch is due, and keep those to train on."""
         with rows_of_batch(self, generation_batch) as rows:
-            inputs = super()._prepare_inputs(rows)
+            inputs = super()._prepare_inputs(rows, *more, **named)
             if self.model.training and PLACE in inputs:
                 self._buffered_inputs = self._batch.thinning.thin(self._buffered_inputs)
                 inputs = self._buffered_inputs[self._step % self.args.steps_per_generation]
@@ -179,25 +179,26 @@ class VADEGRPOTrainer(GRPOTrainer):
 
     # ------------------------------------------------------------------------------------------- a generation batch
 
-    def _generate_and_score_completions(self, inputs):
+    def _generate_and_score_completions(self, inputs, *more, **named):
         """Generate and score first, and refill; then let TRL prepare the batch. Process each of its images once."""
-        prepare, training = super()._generate_and_score_completions, self.model.training
+        stock, training = super()._generate_and_score_completions, self.model.training
+        prepare = lambda rows: stock(rows, *more, **named)  # noqa: E731
         with self._images.preparing(training, self.selection):
             batch = self._batch.make(inputs, prepare) if self._batch and training else prepare(inputs)
         return with_pixels_counted(batch)
 
-    def _generate(self, prompts):
+    def _generate(self, prompts, *more, **named):
         """Answer from the batch, or generate."""
         if self._batch is not None and self._batch.output is not None:
             return self._batch.generated()
-        return without_missing_images(super()._generate(prompts))
+        return without_missing_images(super()._generate(prompts, *more, **named))
 
-    def _tokenize_prompts(self, prompts):
+    def _tokenize_prompts(self, prompts, *more, **named):
         """Note the images, and name the row of a prompt that the processor refuses."""
         tokenize = super()._tokenize_prompts
         self._images.note(prompts)
-        if self.environment_factories is not None:  # TRL passes no single prompt
-            return tokenize(prompts)
+        if more or named or self.environment_factories is not None:  # what belongs to all prompts fits no single one
+            return tokenize(prompts, *more, **named)
         return naming_row(numbers_of(self, prompts), prompts, tokenize)
 
     @signature_of("_generate_single_turn")
@@ -205,14 +206,14 @@ class VADEGRPOTrainer(GRPOTrainer):
         with self._images.in_passes(self.model):
             return super()._generate_single_turn(*positional, **named)
 
-    def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
+    def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list, *more, **named):
         """Give each completion values of its own, and pass the rewards of a training batch to the sampler, once."""
         if self._batch is not None and self._batch.rewards is not None:
             return self._batch.rewards
         chosen = self.selection is not None and self.model.training
         if chosen:
             inputs, prompts = own_rows(inputs, prompts)
-        rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list, *more, **named)
         if chosen:
             normalise = self.multi_objective_aggregation == "normalize_then_sum"
             found = self.selection.score(rewards, self.reward_weights, self.state.global_step, normalise=normalise)
@@ -234,26 +235,26 @@ class VADEGRPOTrainer(GRPOTrainer):
 
     # ----------------------------------------------------------------------------------------------------- the loss
 
-    def _compute_loss(self, model, inputs):
+    def _compute_loss(self, model, inputs, *more, **named):
         """Count the rows and tokens trained on. Weigh a mean over the kept rows like one over all rows."""
         if self._batch is None or not self.model.training:
-            return super()._compute_loss(model, inputs)
+            return super()._compute_loss(model, inputs, *more, **named)
         with self._batch.thinning.loss_of(inputs):
-            loss = super()._compute_loss(model, inputs)
+            loss = super()._compute_loss(model, inputs, *more, **named)
         return with_gradient(loss, model) * inputs.get(ROW_SHARE, 1.0)
 
-    def log(self, logs, start_time=None):
+    def log(self, logs, start_time=None, *more, **named):
         """Add the metrics of the task to those of an evaluation, and log each picture of a table once."""
         if not self.model.training:
             self._task_metrics.add_to(self._metrics["eval"])
         with pictures_once():
-            super().log(logs, start_time)
+            super().log(logs, start_time, *more, **named)
 
     # ---------------------------------------------------------------------------------------------- the checkpoints
 
-    def _save_checkpoint(self, model, trial):
+    def _save_checkpoint(self, model, trial, *more, **named):
         with checkpoint_being_saved(self, trial) as folder:
-            super()._save_checkpoint(model, trial)
+            super()._save_checkpoint(model, trial, *more, **named)
         push_checkpoint(self, folder)
 
     def save_model(self, output_dir=None, _internal_call=False):
@@ -283,11 +284,11 @@ class VADEGRPOTrainer(GRPOTrainer):
         if self._weights_left_out:
             load_saved_weights(self.model, self.state.best_model_checkpoint)
 
-    def _load_optimizer_and_scheduler(self, checkpoint):
+    def _load_optimizer_and_scheduler(self, checkpoint, *more, **named):
         """Load the posterior, too: all processes call this method, with every backend."""
         if checkpoint is not None:
             say_what_lacks(self, Path(checkpoint))
-        super()._load_optimizer_and_scheduler(checkpoint)
+        super()._load_optimizer_and_scheduler(checkpoint, *more, **named)
         if checkpoint is not None:
             load_states(self, checkpoint)
 
