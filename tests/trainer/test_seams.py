@@ -53,32 +53,6 @@ def test_a_feature_that_nobody_asked_for_is_off_with_one_sentence(run, monkeypat
     assert_equal_weights(weights(trainer), expected)
 
 
-def longer_output(monkeypatch):
-    """Let TRL's `_generate` return one value more, as a release might, and read it."""
-    generate, prepare = GRPOTrainer._generate, GRPOTrainer._generate_and_score_completions
-    monkeypatch.setattr(GRPOTrainer, "_generate", lambda self, prompts: (*generate(self, prompts), "more"))
-
-    def without(self, inputs):
-        whole = self._generate
-        self._generate = lambda prompts: whole(prompts)[:8]
-        try:
-            return prepare(self, inputs)
-        finally:
-            del self._generate
-
-    monkeypatch.setattr(GRPOTrainer, "_generate_and_score_completions", without)
-
-
-def test_an_output_of_another_length_is_scored_when_trl_does_it(run, monkeypatch, caplog):
-    settings = {"max_steps": 3, "num_iterations": 2}
-    known = run(**settings)
-    longer_output(monkeypatch)
-    assert_equal_weights(weights(known), weights(run(**settings)))
-    assert caplog.text.count("returns 9 values from GRPOTrainer._generate") == 1
-    with refused(LibraryError, ["returns 9 values", "vade_dynamic_sampling"]):
-        run(vade_dynamic_sampling=True)
-
-
 def test_a_run_with_a_users_functions_around_the_methods_is_the_run_without(run, monkeypatch):
     settings = {"max_steps": 2, "vade_dynamic_sampling": True}
     expected = run(**settings)

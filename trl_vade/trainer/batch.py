@@ -118,10 +118,10 @@ class GenerationBatch:
         """Generate and score. None, and a warning, if this TRL returns something else than is known."""
         trainer, selection, prompts = self._trainer, self._trainer.selection, prompts_of(rows)
         output = trainer._generate(prompts)
-        if len(output) != len(OUTPUT):
+        named = dict(zip(OUTPUT, output, strict=False))
+        if len(output) != len(OUTPUT) or named["extra_fields"]:  # TRL hands fields to the rewards
             self._refuse_output(output)
             return None
-        named = dict(zip(OUTPUT, output, strict=True))
         sample_index = selection and selection.in_flight.sample_index
         rewards = trainer._calculate_rewards(rows, prompts, named["completions"], named["completion_ids"])
         own = own_advantages(trainer, rewards)
@@ -141,6 +141,9 @@ class GenerationBatch:
 
     def _refuse_output(self, output: tuple[Any, ...]) -> None:
         found = f"TRL {trl.__version__} returns {len(output)} values from GRPOTrainer._generate, not {len(OUTPUT)}"
+        if len(output) == len(OUTPUT):
+            fields = [*output[OUTPUT.index("extra_fields")]]
+            found = f"GRPOTrainer._generate of TRL {trl.__version__} returns the fields {fields} of each completion"
         if self._refills:
             raise LibraryError(f"{found}, so vade_dynamic_sampling=True does not work. Set it to False.")
         logger.warning(f"{found}. So rows without a gradient are left out only in the loss. Install trl{TESTED_TRL}.")
