@@ -19,6 +19,7 @@ from tests.support.refusals import refused
 from tests.support.runs import largest_difference, says_a_digit, weights
 from trl_vade.errors import LibraryError
 from trl_vade.trainer.batch_rows import cut_padding
+from trl_vade.trainer.seams import lacking
 
 PLACES = {
     "default": {},
@@ -151,6 +152,32 @@ def test_with_one_value_more_a_batch_is_scored_when_trl_does_it(run, rewrite, ca
     assert largest_difference(end(run, place, noting), expected) < 1e-6
     assert caplog.text.count("rows without a gradient are left out only in the loss") == (place != "uniform")
     assert where != "for the rewards" or None not in found
+
+
+@pytest.mark.parametrize("place", ["default", "refills", "D3S", slow("uniform")])
+def test_without_the_modules_of_vllm_a_run_is_as_before_and_vllm_is_refused(made, run, monkeypatch, place):
+    expected = end_before(run, place)
+    for name in ("vllm_client", "vllm_generation"):  # TRL has them elsewhere
+        monkeypatch.setitem(sys.modules, f"trl.generation.{name}", None)
+        monkeypatch.delattr(trl.generation, name)
+    lacking.cache_clear()
+    assert largest_difference(end(run, place), expected) == 0
+    with refused(LibraryError, [trl.__version__, "VLLMClient.generate", "use_vllm"], ["trl>=1.15"]):
+        made(model="no/such-model", use_vllm=True, **PLACES[place])
+    lacking.cache_clear()
+
+
+@pytest.mark.parametrize("version", ["1.16.0", "1.17.0"])
+def test_a_release_that_was_never_tried_is_named_at_the_start_and_in_an_error_of_the_run(
+    made, monkeypatch, caplog, version
+):
+    monkeypatch.setattr(trl, "__version__", version)
+    monkeypatch.setattr(GRPOTrainer, "_compute_loss", lambda self, model, inputs: inputs["elsewhere"])
+    trainer = made()
+    with pytest.raises(KeyError, match="elsewhere") as raised:
+        trainer.train()
+    said = [*caplog.messages, *getattr(raised.value, "__notes__", [])]
+    assert ["1.17.0" in each and "never tried" in each for each in said].count(True) == 2 * (version == "1.17.0")
 
 
 @pytest.mark.parametrize(

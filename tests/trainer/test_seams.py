@@ -65,18 +65,22 @@ def test_a_run_with_a_users_functions_around_the_methods_is_the_run_without(run,
 @pytest.mark.parametrize(
     ("gone", "words"),
     [
-        ("GRPOTrainer._generate_single_turn", ["vade_images_once lacks", "GRPOTrainer._generate_single_turn"]),
+        (
+            "GRPOTrainer._generate_single_turn",
+            ["vade_images_once lacks", "GRPOTrainer._generate_single_turn", "VLLMClient.generate"],
+        ),
         slow("utils.split_pixel_values_by_grid", [trl.__version__, "'split_pixel_values_by_grid'", "trl>=1.15"]),
     ],
 )
-def test_without_a_method_the_package_loads_and_without_another_name_it_says_what_to_install(gone, words):
+def test_without_a_method_and_a_module_the_package_loads_and_without_another_name_it_says_what_to_install(gone, words):
     code = (
-        f"from trl import GRPOTrainer; from trl.trainer import utils; del {gone}\n"
+        f"import sys; from trl import GRPOTrainer, generation; from trl.trainer import utils; del {gone}\n"
+        "del generation.vllm_client, sys.modules['trl.generation.vllm_client']; generation.__path__.clear()\n"
         "import trl_vade\n"
         "try:\n"
         "    trl_vade.VADEGRPOTrainer\n"
         "    from trl_vade.trainer.seams import lacking\n"
-        "    print('vade_images_once lacks', lacking('vade_images_once'), lacking(''))\n"
+        "    print('vade_images_once lacks', lacking('vade_images_once'), lacking(''), lacking('use_vllm'))\n"
         "except trl_vade.LibraryError as error:\n"
         "    print(error)"
     )

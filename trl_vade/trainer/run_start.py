@@ -20,6 +20,7 @@ from .checkpoint.resuming import resolve_checkpoint
 from .console import VADEConsoleCallback
 from .preflight import check_stratify_by, lay_out_rows, why_not_chosen
 from .presets import is_adaptive
+from .seams import never_tried
 from .selection_choice import make_selection
 
 logger = get_logger(__name__)
@@ -41,6 +42,10 @@ def whole_run(trainer: Any, asked: Any) -> Iterator[str | None]:
             trainer.publication.catch_up(checkpoint)
             try:
                 yield checkpoint
+            except (AttributeError, LookupError, TypeError) as error:  # of a seam that moved, or of a user's function
+                if note := never_tried():
+                    error.add_note(note)
+                raise
             finally:
                 trainer.is_in_train = False  # transformers 5.23 leaves it True after an error
                 if trainer.selection is not None:
