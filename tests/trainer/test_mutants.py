@@ -49,10 +49,6 @@ ENTRIES = {  # of a batch: what is put in, and what the loss does with it
         '{"more": attention_mask[:, 1:]}',
         'attention_mask = torch.cat([attention_mask[:, :1], inputs["more"]], dim=1)',
     ),
-    "of completions, as lists": (
-        '{"more": completion_mask.tolist()}',
-        'mask = mask * torch.tensor(inputs["more"])',
-    ),
     "of rows": (
         '{"more": prompt_ids.sum(1), "list": [*map(str, prompt_ids.sum(1).tolist())]}',
         'assert inputs["list"] == [*map(str, prompt_ids.sum(1).tolist())] and inputs["more"].equal(prompt_ids.sum(1))',

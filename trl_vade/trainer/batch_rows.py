@@ -129,20 +129,14 @@ def cut_padding(batch: Batch, multiple: int = 1) -> Batch:
     }
     cut = dict(batch)
     for name, value in batch.items():
+        of_rows = isinstance(value, torch.Tensor) and name not in (*PIXELS, *OF_IMAGES)
+        sizes = {*value.shape[1:]} - {1} if of_rows else set()  # a value of a whole sequence has at most one column
         width, place = columns.get(name, (None, None))
-        sizes = set() if name in (*PIXELS, *OF_IMAGES) else _sizes(value)
-        if sizes == {width} and isinstance(value, torch.Tensor):
+        if sizes == {width}:
             cut[name] = value[:, place]
         elif (place and sizes) or any(abs(each - near) <= 1 for each in sizes for near in (end, size, end + size)):
             return batch
     return cut
-
-
-def _sizes(value: Any) -> set[int]:
-    """Return the sizes of an entry's rows, without 1: a value of a whole sequence has at most one column."""
-    if isinstance(value, list):
-        return {len(row) for row in value if isinstance(row, list)}
-    return {*value.shape[1:]} - {1} if isinstance(value, torch.Tensor) else set()
 
 
 def ended(trainer: Any, completion_ids: list[list[int]]) -> NDArray[np.bool_]:

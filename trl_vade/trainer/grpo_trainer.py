@@ -43,9 +43,8 @@ from .preflight import look_over
 from .presets import is_adaptive
 from .publishing import PRIVATE, push_checkpoint, push_now, write_model_card
 from .report import VADEReportCallback
-from .run_start import start_run, whole_run
+from .run_start import set_choice, start_run, whole_run
 from .seams import arguments_of, signature_of
-from .selection_choice import make_selection
 from .thinning import PLACE, ROW_SHARE
 
 
@@ -113,15 +112,11 @@ class VADEGRPOTrainer(GRPOTrainer):
         self._rows = self.train_dataset  # the rows of the selection; the user may replace `train_dataset`
         rewards = zip(self.reward_func_names, self.reward_funcs, strict=True)
         refuse_differing_weights([("The reference model", self.ref_model), *rewards])
-        self._images = ImagesOnce(self)
         correct_generation(self)
         self._last_checkpoint = LastCheckpoint(self.accelerator)
         self.add_callback(self._last_checkpoint)
-        if on_time:
-            self.selection = make_selection(self)
-            self.add_callback(StepTimer(lambda: self.selection.feedback.seconds, self._metrics["train"]))
-        if on_time or args.vade_down_sampling not in (None, "none"):
-            self._batch = GenerationBatch(self)
+        set_choice(self, on_time)
+        self.add_callback(StepTimer(lambda: self.selection, self._metrics["train"]))
         self.add_callback(VADEReportCallback(self))
         install_console(self)
 
