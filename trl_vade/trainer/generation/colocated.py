@@ -11,7 +11,11 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
+import trl
+from accelerate.logging import get_logger
 from accelerate.utils import set_seed
+
+logger = get_logger(__name__)
 
 
 def correct_colocated_requests(trainer: Any) -> None:
@@ -27,7 +31,14 @@ def correct_colocated_requests(trainer: Any) -> None:
 
     @functools.wraps(generate)
     def corrected(prompts, sampling_params=None, **options):
-        if not _is_from_trl(prompts, sampling_params):  # a user's rollout function calls the engine itself
+        if not _is_from_trl(prompts, sampling_params):
+            if trainer.rollout_func is None:  # which calls the engine itself
+                logger.warning_once(
+                    f"Requests to the colocated engine do not look like those of TRL 1.16; TRL {trl.__version__} is "
+                    "installed. They pass without three corrections: image tokens may be expanded twice, a prompt and "
+                    "its images are sent once for each completion, and no seed lets a resume repeat samples. Requests "
+                    "of your own code may be so."
+                )
             return generate(prompts, sampling_params, **options)
         requests, params = [], []
         for index, (_, rows) in enumerate(groupby(prompts, _ids_and_images)):
@@ -85,8 +96,8 @@ def request_seed(trainer: Any, index: int, ids: list[int]) -> int:
 
 def _is_from_trl(prompts: Any, sampling_params: Any) -> bool:
     """Return whether the batch is from TRL 1.16: rows of token ids, and one set of sampling parameters for all."""
-    of_tokens = isinstance(prompts, list) and all("prompt_token_ids" in row for row in prompts)
-    return of_tokens and getattr(sampling_params, "n", None) == 1
+    for_all = getattr(sampling_params, "n", None) == 1 and isinstance(prompts, list)
+    return for_all and all(isinstance(row, dict) and "prompt_token_ids" in row for row in prompts)
 
 
 def _ids_and_images(row: dict[str, Any]) -> tuple[list[int], list[int]]:
