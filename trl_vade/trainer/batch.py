@@ -140,10 +140,8 @@ class GenerationBatch:
         return Round(named, trainer._raw_rewards, moves, own, sample_index, more)
 
     def _refuse_output(self, output: tuple[Any, ...]) -> None:
-        found = f"TRL {trl.__version__} returns {len(output)} values from GRPOTrainer._generate, not {len(OUTPUT)}"
-        if len(output) == len(OUTPUT):
-            fields = [*output[OUTPUT.index("extra_fields")]]
-            found = f"GRPOTrainer._generate of TRL {trl.__version__} returns the fields {fields} of each completion"
+        kind = f"not {len(OUTPUT)}" if len(output) != len(OUTPUT) else "with fields for the rewards"
+        found = f"TRL {trl.__version__} returns {len(output)} values from GRPOTrainer._generate, {kind}"
         if self._refills:
             raise LibraryError(f"{found}, so vade_dynamic_sampling=True does not work. Set it to False.")
         logger.warning(f"{found}. So rows without a gradient are left out only in the loss. Install trl{TESTED_TRL}.")

@@ -108,10 +108,7 @@ def images_to_move(batch: Batch, *, alone: bool) -> list[tuple[int, ...]]:
 
 
 def cut_padding(batch: Batch, multiple: int = 1) -> Batch:
-    """Return the batch without the columns that are padding in every row, or as it is where an entry would not fit.
-
-    That is a known entry with another width than its tokens, or an unknown one as wide as prompts, completions or
-    both, give or take a column.
+    """Return the batch without the columns that are padding in every row, or as it is where an entry may not fit then.
 
     Args:
         batch: prompts are padded on the left and completions on the right.
@@ -134,6 +131,7 @@ def cut_padding(batch: Batch, multiple: int = 1) -> Batch:
         width, place = columns.get(name, (None, None))
         if sizes == {width}:
             cut[name] = value[:, place]
+        # A known entry of another width, or an unknown one that may be of tokens, perhaps shifted by one.
         elif (place and sizes) or any(abs(each - near) <= 1 for each in sizes for near in (end, size, end + size)):
             return batch
     return cut

@@ -44,10 +44,11 @@ from .presets import is_adaptive
 from .publishing import PRIVATE, push_checkpoint, push_now, write_model_card
 from .report import VADEReportCallback
 from .run_start import set_choice, start_run, whole_run
-from .seams import arguments_of, signature_of
+from .seams import arguments_of, with_signatures
 from .thinning import PLACE, ROW_SHARE
 
 
+@with_signatures
 class VADEGRPOTrainer(GRPOTrainer):
     """`trl.GRPOTrainer` that chooses the prompts of each generation batch by their posterior pass rates.
 
@@ -94,7 +95,6 @@ class VADEGRPOTrainer(GRPOTrainer):
 
     # ---------------------------------------------------------------------------------------------------- the start
 
-    @signature_of("__init__")  # the signature of the installed TRL
     def __init__(self, *positional: Any, **named: Any):
         signature = inspect.signature(GRPOTrainer.__init__)
         # A class between this one and GRPOTrainer may take other arguments, and fewer positional ones.
@@ -120,7 +120,6 @@ class VADEGRPOTrainer(GRPOTrainer):
         self.add_callback(VADEReportCallback(self))
         install_console(self)
 
-    @signature_of("train")
     def train(self, resume_from_checkpoint=None, *positional: Any, **named: Any):
         """Train, from the newest checkpoint of `output_dir` or from another one that no newer one there follows.
 
@@ -130,7 +129,6 @@ class VADEGRPOTrainer(GRPOTrainer):
         with whole_run(self, resume_from_checkpoint) as checkpoint:
             return super().train(checkpoint, *positional, **named)
 
-    @signature_of("_inner_training_loop")
     def _inner_training_loop(self, *positional: Any, **named: Any):
         """Give the run its rows and posterior, when a trial of a search has set its seed; leave a report at the end."""
         call = arguments_of("_inner_training_loop", positional, named)
@@ -140,7 +138,6 @@ class VADEGRPOTrainer(GRPOTrainer):
             report.finish()
         return output
 
-    @signature_of("_run_epoch")
     def _run_epoch(self, *positional: Any, **named: Any):
         """Take no step of a finished run that is resumed inside an epoch, as transformers 5.23 would."""
         finished = self.state.global_step >= self.state.max_steps
@@ -196,7 +193,6 @@ class VADEGRPOTrainer(GRPOTrainer):
             return tokenize(prompts, *more, **named)
         return naming_row(numbers_of(self, prompts), prompts, tokenize)
 
-    @signature_of("_generate_single_turn")
     def _generate_single_turn(self, *positional: Any, **named: Any):
         with self._images.in_passes(self.model):
             return super()._generate_single_turn(*positional, **named)
@@ -218,7 +214,6 @@ class VADEGRPOTrainer(GRPOTrainer):
         self._raw_rewards = rewards  # a subclass may change what it gets, and must get the same when TRL asks again
         return rewards
 
-    @signature_of("_get_per_token_logps_and_entropies")
     def _get_per_token_logps_and_entropies(self, *positional: Any, **named: Any):
         """Compute with the images kept once, and for the rows and tokens that are trained on."""
         forward = super()._get_per_token_logps_and_entropies
@@ -297,7 +292,6 @@ class VADEGRPOTrainer(GRPOTrainer):
     def _push_from_checkpoint(self, checkpoint_folder):
         """Push nothing: `_save_checkpoint` pushes a checkpoint that is whole."""
 
-    @signature_of("push_to_hub")
     def push_to_hub(
         self, commit_message="End of training", blocking=True, token=None, revision=None, private=None, **card: Any
     ):

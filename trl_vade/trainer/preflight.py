@@ -119,8 +119,7 @@ def settle_choice(args: GRPOConfig, rows: Any, trainer_class: type) -> bool:
     `vade_sampler` is then set to `"uniform"` in `args`, and a mark that tells it from the user's.
 
     Raises:
-        ConfigurationError: the settings do not fit the rows. `vade_sampler`, or a setting that needs a posterior, was
-            set, and no sampler can choose.
+        ConfigurationError: the settings do not fit the rows, or no sampler can choose and one was asked for.
     """
     reason = why_not_chosen(args, rows, trainer_class)
     if reason is None:

@@ -20,8 +20,7 @@ from trl_vade.errors import LibraryError
 from trl_vade.version import TESTED_TRL, __version__
 
 LOGPS = "_get_per_token_logps_and_entropies(model, input_ids, num_images)"
-# Texts, so that a run imports no module of a feature that it does not use.
-GRPO, TRAINER = "trl:GRPOTrainer", "transformers:Trainer"
+GRPO, TRAINER = "trl:GRPOTrainer", "transformers:Trainer"  # texts: a run imports no module that it does not use
 ENGINE, CLIENT = "trl.generation.vllm_generation:VLLMGeneration", "trl.generation.vllm_client:VLLMClient"
 SEAMS: dict[str, dict[str, Sequence[str]]] = {
     "": {
@@ -71,11 +70,8 @@ def lacking(feature: str) -> str:
             open_ended = any(each.kind is each.VAR_KEYWORD for each in known.values())  # a user's function around it
             if method is None or not (open_ended or {*filter(None, parameters.split(", "))} <= known.keys()):
                 found.append(f"{place.partition(':')[2]}.{name}({parameters})")
-    return (
-        f"TRL {trl.__version__} with transformers {transformers.__version__} lacks " + ", ".join(found)
-        if found
-        else ""
-    )
+    installed = f"TRL {trl.__version__} with transformers {transformers.__version__}"
+    return f"{installed} lacks {', '.join(found)}" if found else ""
 
 
 def never_tried() -> str:
@@ -105,10 +101,12 @@ def check_seams(args: Any, say: Callable[[str], Any]) -> None:
             say(f"{lack}, so {feature} is off. The training goes on as in TRL.")
 
 
-def signature_of(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that gives an override the signature of `GRPOTrainer`'s method, if TRL has it."""
-    method = getattr(GRPOTrainer, name, None)
-    return functools.wraps(method) if method else lambda override: override
+def with_signatures(kind: type) -> type:
+    """Give the overrides of a trainer's class the signatures of the installed `GRPOTrainer`, and return it."""
+    for name, override in vars(kind).items():
+        if inspect.isfunction(override) and hasattr(GRPOTrainer, name):
+            override.__wrapped__ = getattr(GRPOTrainer, name)  # whose signature `inspect` takes
+    return kind
 
 
 _SIGNATURES = {  # of the library: a user may put another function in a method's place

@@ -11,7 +11,6 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
-import trl
 from accelerate.logging import get_logger
 from accelerate.utils import set_seed
 
@@ -34,10 +33,9 @@ def correct_colocated_requests(trainer: Any) -> None:
         if not _is_from_trl(prompts, sampling_params):
             if trainer.rollout_func is None:  # which calls the engine itself
                 logger.warning_once(
-                    f"Requests to the colocated engine do not look like those of TRL 1.16; TRL {trl.__version__} is "
-                    "installed. They pass without three corrections: image tokens may be expanded twice, a prompt and "
-                    "its images are sent once for each completion, and no seed lets a resume repeat samples. Requests "
-                    "of your own code may be so."
+                    "Requests to the colocated engine are not as in TRL 1.16, so three corrections are off: image "
+                    "tokens may be expanded twice, a prompt is sent once for each completion, and no seed lets a "
+                    "resume repeat samples. Your own code may send such requests."
                 )
             return generate(prompts, sampling_params, **options)
         requests, params = [], []
