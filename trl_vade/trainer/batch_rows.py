@@ -42,8 +42,8 @@ def with_pixels_counted(batch: Batch) -> Batch:
 
 def loss_mask(batch: Batch) -> torch.Tensor:
     """Return the mask, (B, T), of the tokens in the loss."""
-    mask, of_tools = batch["completion_mask"], batch.get("tool_mask")
-    return mask if of_tools is None else mask * of_tools
+    mask = batch["completion_mask"]
+    return mask if batch.get("tool_mask") is None else mask * batch["tool_mask"]
 
 
 def with_gradient(loss: torch.Tensor, model: torch.nn.Module) -> torch.Tensor:
@@ -114,11 +114,10 @@ def cut_padding(batch: Batch, multiple: int = 1) -> Batch:
         batch: prompts are padded on the left and completions on the right.
         multiple: the widths stay multiples of it (`pad_to_multiple_of`).
     """
-    kept = []
-    for mask in (batch["prompt_mask"].flip(1), batch["completion_mask"]):
-        used = int(mask.any(0).cumsum(0).argmax()) + 1  # the last column with a token
-        kept.append(min(-(-used // multiple) * multiple, mask.shape[1]))
-    end, size = batch["prompt_mask"].shape[1], batch["completion_mask"].shape[1]
+    masks = batch["prompt_mask"].flip(1), batch["completion_mask"]
+    end, size = widths = [mask.shape[1] for mask in masks]
+    used = [int(mask.any(0).cumsum(0).argmax()) + 1 for mask in masks]  # up to the last column with a token
+    kept = [min(-(-each // multiple) * multiple, width) for each, width in zip(used, widths, strict=True)]
     columns = {
         **dict.fromkeys(OF_PROMPTS, (end, slice(end - kept[0], end))),
         **dict.fromkeys(OF_COMPLETIONS, (size, slice(0, kept[1]))),

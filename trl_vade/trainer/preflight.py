@@ -128,13 +128,12 @@ def settle_choice(args: GRPOConfig, rows: Any, trainer_class: type) -> bool:
         if column := column_of(args):
             pass_rates(rows, column)
         return True
-    plain = f"This run is plain GRPO, without a posterior and without vade/ metrics: {reason}."
     if args.vade_sampler is not None and is_adaptive(args):
         raise ConfigurationError(
             f"vade_sampler={args.vade_sampler!r} cannot choose rows: {reason}. Change that, or set "
             "vade_sampler='uniform', which leaves the rows to TRL."
         )
-    logger.warning(plain)
+    logger.warning(plain := f"This run is plain GRPO, without a posterior and without vade/ metrics: {reason}.")
     needing = ["vade_variants", "vade_dynamic_sampling", "vade_stratify_by", "vade_posterior_hub_id"]
     for name in needing + ["vade_posterior_init"] * (args.vade_posterior_init != "prior"):
         if getattr(args, name):
