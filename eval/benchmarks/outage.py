@@ -46,7 +46,7 @@ def pass_rates(rng):
 def simulate(seed, *, guarded, value, batch, generations, **rule):
     """One run: the figures of `COLUMNS`."""
     rates, chance = pass_rates(np.random.default_rng([seed, 0])), np.random.default_rng([seed, 1])
-    sampler = ThompsonSampler(ROWS, seed=seed, **rule)
+    sampler = ThompsonSampler(ROWS, seed=seed, signal_aware_decay=False, **rule)
     guard = OutageGuard(sampler.posterior) if guarded else None
     trials = np.full(batch, float(generations))
     ratio, errors, left_out, false = [], [], 0, 0

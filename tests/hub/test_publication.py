@@ -207,6 +207,19 @@ def test_a_posterior_that_nobody_keeps_has_no_repository(hub, run, text_model_pa
     assert list(hub.repos) == [RUN]
 
 
+def test_a_run_that_lost_its_choice_with_its_rows_pushes_the_model_alone(hub, text_model_path, text_rows, make_args):
+    for steps in (2, 4):
+        args = make_args(**PUSHING | {"max_steps": steps}, hub_strategy="checkpoint")
+        trainer = VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows)
+        trainer.train_dataset = list(text_rows)
+        trainer.train("auto")
+    assert titles(hub) == ["Training in progress, step 2", "Training in progress, step 4"]
+    assert titles(hub, POSTERIOR) == []
+    files = hub.repos[RUN].files()
+    assert not [path for path in files if "posterior" in path]
+    assert "-posterior" not in files["README.md"].decode()
+
+
 @pytest.mark.slow
 def test_offline_the_run_goes_on_and_a_later_start_with_a_network_sends_it(hub, run, caplog, out):
     with offline(), caplog.at_level(logging.WARNING):

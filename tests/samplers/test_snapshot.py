@@ -28,7 +28,7 @@ from trl_vade.samplers.snapshot import (
 
 
 def small_sampler(steps=2):
-    sampler = ThompsonSampler(5, seed=7, decay_sampled=0.5, decay_unsampled=0.75)
+    sampler = ThompsonSampler(5, seed=7, decay_sampled=0.5, decay_unsampled=0.75, signal_aware_decay=False)
     for row in ([3, 1], [3, 1], [0], [4])[:steps]:
         sampler.draw(2)
         sampler.observe(row, np.full(len(row), 3), np.full(len(row), 4))

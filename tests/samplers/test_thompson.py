@@ -8,6 +8,8 @@ from tests.support.draws import bits, run
 from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError, SnapshotCorruptError
 from trl_vade.samplers import ThompsonSampler, UniformSampler
+from trl_vade.samplers.posterior import DECAYS
+from trl_vade.trainer.presets import PRESETS
 
 
 def half_right(sampler, rows):
@@ -44,6 +46,18 @@ def test_draws_follow_the_beta_distribution_of_the_posterior(alpha, beta):
     # The seed is fixed, so this is decided once. The slip Beta(alpha, beta + 1) has p < 1e-11 where alpha <= 8.
     for other in (scipy.stats.beta(alpha + 1, beta + 1).cdf, by_row[2500:]):  # the same in the first rows and the last
         assert scipy.stats.kstest(by_row[:2500], other).pvalue > 0.001
+
+
+def test_by_itself_it_forgets_as_balanced_does_and_chooses_live_rows_with_one_group_a_step():
+    rates, chance = np.tile([0.0, 0.5, 0.0], 100), np.random.default_rng(0)
+    sampler, live = ThompsonSampler(300, seed=1), []
+    rules, balanced = sampler.state_dict()["settings"], PRESETS["balanced"]
+    assert {name: rules[name] for name in DECAYS} == {name: balanced[name] for name in DECAYS}
+    for _ in range(1200):
+        rows = sampler.draw(1).sample_index
+        live.append(rates[rows[0]] > 0)
+        sampler.observe(rows, chance.binomial(8, rates[rows]), [8])
+    assert np.mean(live[-600:]) > 0.56  # 0.64; the paper's rule 0.49, an even draw 0.33
 
 
 def test_greedy_takes_the_posterior_mean_for_the_pass_rate():

@@ -1,5 +1,6 @@
 """What each `train()` begins with: the rows that the trainer has by then, and a posterior that is about this run."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -7,7 +8,7 @@ from transformers import TrainerCallback, set_seed
 from transformers.trainer_utils import HPSearchBackend
 from trl import GRPOTrainer
 
-from tests.support.as_stock import full_history
+from tests.support.as_stock import full_history, plain_history
 from tests.support.marks import slow, slow_but
 from tests.support.refusals import refused
 from tests.support.runs import assert_equal_weights, assert_same_end, says_a_digit, weights
@@ -69,6 +70,52 @@ def test_replaced_rows_are_looked_at_as_those_of_the_beginning(begin, text_rows)
         trainer.train_dataset = rows
         with refused(ConfigurationError, words):
             trainer.train()
+
+
+def with_a_list(base):
+    class Replacing(base):
+        """A class whose rows come after `super().__init__`, and are no `Dataset`."""
+
+        def __init__(self, *arguments, **named):
+            super().__init__(*arguments, **named)
+            self.train_dataset = list(self.train_dataset)
+
+    return Replacing
+
+
+@pytest.mark.parametrize("sampler", [None, "uniform"])
+def test_replaced_rows_that_no_sampler_can_choose_from_are_trained_on_as_in_stock_until_there_are_others(
+    run, text_rows, caplog, sampler
+):
+    settings = {"save_strategy": "steps", "save_steps": 1, "max_steps": 2, "logging_steps": 2}
+    stock = run(trainer_class=with_a_list(GRPOTrainer), **settings)
+    ours = run(trainer_class=with_a_list(VADEGRPOTrainer), vade_sampler=sampler, **settings)
+    assert_equal_weights(weights(ours), weights(stock))
+    assert plain_history(ours) == plain_history(stock) == full_history(ours)
+    assert (ours.selection, ours._batch) == (None, None)
+    assert caplog.text.count("This run is plain GRPO") == 1
+    assert not [*Path(ours.args.output_dir).glob("**/*posterior*")]
+    ours.args.max_steps = 3
+    ours.train(resume_from_checkpoint=True)
+    assert ours.state.global_step == 3
+    ours.train_dataset, ours.args.output_dir = text_rows.select(range(12)), f"{ours.args.output_dir}-2"
+    ours.train()
+    assert (ours.selection.sampler.kind, len(ours.selection.dataset)) == (sampler or "thompson", 12)
+    assert ours.selection.sampler.posterior.step == 3
+    assert ours._batch.thinning.mode == ("lossless" if sampler is None else "none")
+
+
+@pytest.mark.parametrize("settings", [{"vade_dynamic_sampling": True}, {"vade_stratify_by": "limit"}])
+def test_replaced_rows_are_refused_where_a_setting_needs_a_posterior_and_the_next_run_is_as_without_them(
+    made, run, text_rows, settings
+):
+    trainer, rows = made(max_steps=2, **settings), text_rows.to_iterable_dataset()
+    trainer.train_dataset, first = rows, trainer.train_dataset
+    with refused(ConfigurationError, settings):
+        trainer.train()
+    trainer.train_dataset = first
+    trainer.train()
+    assert_equal_weights(weights(trainer), weights(run(max_steps=2, **settings)))
 
 
 def test_replaced_rows_are_trained_on_and_those_that_are_too_long_are_dropped(begin, text_rows):

@@ -53,32 +53,6 @@ def test_a_feature_that_nobody_asked_for_is_off_with_one_sentence(run, monkeypat
     assert_equal_weights(weights(trainer), expected)
 
 
-def longer_output(monkeypatch):
-    """Let TRL's `_generate` return one value more, as a release might, and read it."""
-    generate, prepare = GRPOTrainer._generate, GRPOTrainer._generate_and_score_completions
-    monkeypatch.setattr(GRPOTrainer, "_generate", lambda self, prompts: (*generate(self, prompts), "more"))
-
-    def without(self, inputs):
-        whole = self._generate
-        self._generate = lambda prompts: whole(prompts)[:8]
-        try:
-            return prepare(self, inputs)
-        finally:
-            del self._generate
-
-    monkeypatch.setattr(GRPOTrainer, "_generate_and_score_completions", without)
-
-
-def test_an_output_of_another_length_is_scored_when_trl_does_it(run, monkeypatch, caplog):
-    settings = {"max_steps": 3, "num_iterations": 2}
-    known = run(**settings)
-    longer_output(monkeypatch)
-    assert_equal_weights(weights(known), weights(run(**settings)))
-    assert caplog.text.count("returns 9 values from GRPOTrainer._generate") == 1
-    with refused(LibraryError, ["returns 9 values", "vade_dynamic_sampling"]):
-        run(vade_dynamic_sampling=True)
-
-
 def test_a_run_with_a_users_functions_around_the_methods_is_the_run_without(run, monkeypatch):
     settings = {"max_steps": 2, "vade_dynamic_sampling": True}
     expected = run(**settings)
@@ -91,18 +65,22 @@ def test_a_run_with_a_users_functions_around_the_methods_is_the_run_without(run,
 @pytest.mark.parametrize(
     ("gone", "words"),
     [
-        ("GRPOTrainer._generate_single_turn", ["vade_images_once lacks", "GRPOTrainer._generate_single_turn"]),
+        (
+            "GRPOTrainer._generate_single_turn",
+            ["vade_images_once lacks", "GRPOTrainer._generate_single_turn", "VLLMClient.generate"],
+        ),
         slow("utils.split_pixel_values_by_grid", [trl.__version__, "'split_pixel_values_by_grid'", "trl>=1.15"]),
     ],
 )
-def test_without_a_method_the_package_loads_and_without_another_name_it_says_what_to_install(gone, words):
+def test_without_a_method_and_a_module_the_package_loads_and_without_another_name_it_says_what_to_install(gone, words):
     code = (
-        f"from trl import GRPOTrainer; from trl.trainer import utils; del {gone}\n"
+        f"import sys; from trl import GRPOTrainer, generation; from trl.trainer import utils; del {gone}\n"
+        "del generation.vllm_client, sys.modules['trl.generation.vllm_client']; generation.__path__.clear()\n"
         "import trl_vade\n"
         "try:\n"
         "    trl_vade.VADEGRPOTrainer\n"
         "    from trl_vade.trainer.seams import lacking\n"
-        "    print('vade_images_once lacks', lacking('vade_images_once'), lacking(''))\n"
+        "    print('vade_images_once lacks', lacking('vade_images_once'), lacking(''), lacking('use_vllm'))\n"
         "except trl_vade.LibraryError as error:\n"
         "    print(error)"
     )

@@ -87,9 +87,10 @@ class Publication:
         for folder in self._output_dir.glob(f"{STAGED}*"):  # of a process that was killed
             shutil.rmtree(folder, ignore_errors=True)
         if checkpoint:
-            step, kinds = look_at(checkpoint).step, ("model", "dataset") if self.posterior_repo else ("model",)
+            step, chose = look_at(checkpoint).step, (checkpoint / POSTERIOR_FILE).exists()  # not if plain GRPO
+            kinds = ("model", "dataset") if self.posterior_repo and chose else ("model",)
             if min(self._staging(kind).newest_step() for kind in kinds) < step:
-                self.push(step, f"Training in progress, step {step}", checkpoint)
+                self.push(step, f"Training in progress, step {step}", checkpoint, posterior=chose)
 
     def push(self, step: int, message: str, checkpoint: Path | None = None, posterior: bool = True) -> Commit:
         """Push model and posterior of a step: those of the checkpoint, or those of the output directory."""

@@ -38,7 +38,7 @@ class ThompsonSampler(PosteriorSampler):
         I_i  = information_gain(p~_i)               (eq. 4)
 
     The seed, the number of earlier draws and the posterior determine a draw, for one release of numpy. The defaults
-    are the paper's rule.
+    forget as the preset `balanced` does. With `signal_aware_decay=False` they are the paper's rule.
 
     Args:
         num_samples: N, the number of rows, at least 1.
@@ -77,7 +77,7 @@ class ThompsonSampler(PosteriorSampler):
         greedy: bool = False,
         decay_sampled: float = 0.2,
         decay_unsampled: float = 0.999,
-        signal_aware_decay: bool = False,
+        signal_aware_decay: bool = True,
         cooldown: int = 0,
         even_rest: int = 0,
         num_generations: int = 8,

@@ -127,9 +127,11 @@ class GenerationBatch:
 
     def _is_known(self, output: tuple[Any, ...]) -> bool:
         """Return whether this TRL returns what is known. If not, say so and score no later batch first."""
-        if len(output) == len(OUTPUT):
+        fields = len(output) == len(OUTPUT) and output[OUTPUT.index("extra_fields")]  # TRL hands them to the rewards
+        if len(output) == len(OUTPUT) and not fields:
             return True
-        found = f"TRL {trl.__version__} returns {len(output)} values from GRPOTrainer._generate, not {len(OUTPUT)}"
+        kind = "with fields for the rewards" if fields else f"not {len(OUTPUT)}"
+        found = f"TRL {trl.__version__} returns {len(output)} values from GRPOTrainer._generate, {kind}"
         if self._refills:
             raise LibraryError(f"{found}, so vade_dynamic_sampling=True does not work. Set it to False.")
         logger.warning(f"{found}. So rows without a gradient are left out only in the loss. Install trl{TESTED_TRL}.")

@@ -19,6 +19,9 @@ OF_COMPLETIONS = (
 )
 OF_BOTH = ("token_type_ids", "mm_token_type_ids")
 """Entries with a column for each token of the prompt, of the completion, or of both."""
+PIXELS = ("pixel_values", "pixel_attention_mask")
+OF_IMAGES = ("image_grid_thw", "image_sizes", "image_position_ids")
+"""Entries without such columns: those that `images.store` keeps once, and those of each image."""
 
 
 def has_pixels_by_row(batch: Batch) -> bool:
@@ -39,7 +42,8 @@ def with_pixels_counted(batch: Batch) -> Batch:
 
 def loss_mask(batch: Batch) -> torch.Tensor:
     """Return the mask, (B, T), of the tokens in the loss."""
-    return batch["completion_mask"] * batch["tool_mask"] if "tool_mask" in batch else batch["completion_mask"]
+    mask = batch["completion_mask"]
+    return mask if batch.get("tool_mask") is None else mask * batch["tool_mask"]
 
 
 def with_gradient(loss: torch.Tensor, model: torch.nn.Module) -> torch.Tensor:
@@ -104,28 +108,32 @@ def images_to_move(batch: Batch, *, alone: bool) -> list[tuple[int, ...]]:
 
 
 def cut_padding(batch: Batch, multiple: int = 1) -> Batch:
-    """Return the batch without the columns that are padding in every row.
+    """Return the batch without the columns that are padding in every row, or as it is where an entry may not fit then.
 
     Args:
         batch: prompts are padded on the left and completions on the right.
         multiple: the widths stay multiples of it (`pad_to_multiple_of`).
     """
-    widths = []
-    for mask in (batch["prompt_mask"], batch["completion_mask"]):
-        used = max(int(mask.any(0).sum()), 1)
-        widths.append(min(-(-used // multiple) * multiple, mask.shape[1]))
-    end = batch["prompt_mask"].shape[1]
+    masks = batch["prompt_mask"].flip(1), batch["completion_mask"]
+    end, size = widths = [mask.shape[1] for mask in masks]
+    used = [int(mask.any(0).cumsum(0).argmax()) + 1 for mask in masks]  # up to the last column with a token
+    kept = [min(-(-each // multiple) * multiple, width) for each, width in zip(used, widths, strict=True)]
     columns = {
-        **dict.fromkeys(OF_PROMPTS, slice(end - widths[0], end)),
-        **dict.fromkeys(OF_COMPLETIONS, slice(0, widths[1])),
-        **dict.fromkeys(OF_BOTH, slice(end - widths[0], end + widths[1])),
+        **dict.fromkeys(OF_PROMPTS, (end, slice(end - kept[0], end))),
+        **dict.fromkeys(OF_COMPLETIONS, (size, slice(0, kept[1]))),
+        **dict.fromkeys(OF_BOTH, (end + size, slice(end - kept[0], end + kept[1]))),
     }
-
-    def cut(name: str, value: Any) -> Any:
-        # An advantage or a ratio of a whole sequence has at most one column.
-        return value[:, columns[name]] if name in columns and value.shape[1:] > (1,) else value
-
-    return {name: cut(name, value) for name, value in batch.items()}
+    cut = dict(batch)
+    for name, value in batch.items():
+        of_rows = isinstance(value, torch.Tensor) and name not in (*PIXELS, *OF_IMAGES)
+        sizes = {*value.shape[1:]} - {1} if of_rows else set()  # a value of a whole sequence has at most one column
+        width, place = columns.get(name, (None, None))
+        if sizes == {width}:
+            cut[name] = value[:, place]
+        # A known entry of another width, or an unknown one that may be of tokens, perhaps shifted by one.
+        elif (place and sizes) or any(abs(each - near) <= 1 for each in sizes for near in (end, size, end + size)):
+            return batch
+    return cut
 
 
 def ended(trainer: Any, completion_ids: list[list[int]]) -> NDArray[np.bool_]:

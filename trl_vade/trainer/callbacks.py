@@ -45,13 +45,13 @@ def harmless(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class StepTimer(TrainerCallback):
-    """Callback that adds the seconds of each optimiser step, first micro-batch to update, to `seconds()["step"]`.
+    """Callback that adds the seconds of each optimiser step, first micro-batch to update, to those of the selection.
 
-    All of `seconds()` go into the metrics as `vade/<phase>_seconds_total`, of which a log takes the last.
+    All of these go into the metrics as `vade/<phase>_seconds_total`, of which a log takes the last.
     """
 
-    def __init__(self, seconds: Callable[[], dict[str, float]], metrics: dict[str, list[float]]):
-        self._seconds, self._metrics = seconds, metrics  # a function, because a resume replaces the dictionary
+    def __init__(self, selection: Callable[[], Any], metrics: dict[str, list[float]]):
+        self._selection, self._metrics = selection, metrics  # a function, because a run may have another, or None
         self._start = 0.0
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -60,10 +60,10 @@ class StepTimer(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Add the time since `on_step_begin`."""
-        totals = self._seconds()
-        totals["step"] += time.perf_counter() - self._start
-        for phase, total in totals.items():
-            self._metrics[f"vade/{phase}_seconds_total"] = [total]
+        if selection := self._selection():
+            selection.feedback.seconds["step"] += time.perf_counter() - self._start
+            for phase, total in selection.feedback.seconds.items():
+                self._metrics[f"vade/{phase}_seconds_total"] = [total]
 
 
 class TrainedCounts(TrainerCallback, ExportableState):

@@ -41,12 +41,12 @@ from .preflight import look_over
 from .presets import is_adaptive
 from .publishing import PRIVATE, push_checkpoint, push_now, write_model_card
 from .report import VADEReportCallback
-from .run_start import start_run, state_of_run, whole_run
-from .seams import arguments_of, signature_of
-from .selection_choice import make_selection
+from .run_start import set_choice, start_run, state_of_run, whole_run
+from .seams import arguments_of, with_signatures
 from .thinning import PLACE, ROW_SHARE
 
 
+@with_signatures
 class VADEGRPOTrainer(GRPOTrainer):
     """`trl.GRPOTrainer` that chooses the prompts of each generation batch by their posterior pass rates.
 
@@ -93,7 +93,6 @@ class VADEGRPOTrainer(GRPOTrainer):
 
     # ---------------------------------------------------------------------------------------------------- the start
 
-    @signature_of("__init__")  # the signature of the installed TRL
     def __init__(self, *positional: Any, **named: Any):
         signature = inspect.signature(GRPOTrainer.__init__)
         # A class between this one and GRPOTrainer may take other arguments, and fewer positional ones.
@@ -112,19 +111,14 @@ class VADEGRPOTrainer(GRPOTrainer):
         self._rows = self.train_dataset  # the rows of the selection; the user may replace `train_dataset`
         rewards = zip(self.reward_func_names, self.reward_funcs, strict=True)
         refuse_differing_weights([("The reference model", self.ref_model), *rewards])
-        self._images = ImagesOnce(self)
         correct_generation(self)
         self._last_checkpoint = LastCheckpoint(self.accelerator)
         self.add_callback(self._last_checkpoint)
-        if on_time:
-            self.selection = make_selection(self)
-            self.add_callback(StepTimer(lambda: self.selection.feedback.seconds, self._metrics["train"]))
-        if on_time or args.vade_down_sampling not in (None, "none"):
-            self._batch = GenerationBatch(self)
+        set_choice(self, on_time)
+        self.add_callback(StepTimer(lambda: self.selection, self._metrics["train"]))
         self.add_callback(VADEReportCallback(self))
         install_console(self)
 
-    @signature_of("train")
     def train(self, resume_from_checkpoint=None, *positional: Any, **named: Any):
         """Train, from the newest checkpoint of `output_dir` or from another one that no newer one there follows.
 
@@ -134,7 +128,6 @@ class VADEGRPOTrainer(GRPOTrainer):
         with whole_run(self, resume_from_checkpoint) as checkpoint:
             return super().train(checkpoint, *positional, **named)
 
-    @signature_of("_inner_training_loop")
     def _inner_training_loop(self, *positional: Any, **named: Any):
         """Give the run its rows and posterior, when a trial of a search has set its seed; leave a report at the end."""
         call = arguments_of("_inner_training_loop", positional, named)
@@ -144,7 +137,6 @@ class VADEGRPOTrainer(GRPOTrainer):
             report.finish()
         return output
 
-    @signature_of("_run_epoch")
     def _run_epoch(self, *positional: Any, **named: Any):
         """Take no step of a finished run that is resumed inside an epoch, as transformers 5.23 would."""
         finished = self.state.global_step >= self.state.max_steps
@@ -165,10 +157,10 @@ class VADEGRPOTrainer(GRPOTrainer):
         # With `ignore_data_skip` a resumed run starts its epochs elsewhere, and would sample other completions.
         return draws_apart(loader, self.args.seed) if is_adaptive(self.args) else loader
 
-    def _prepare_inputs(self, generation_batch):
+    def _prepare_inputs(self, generation_batch, *more, **named):
         """Choose the rows in place of the tickets when a generation batch is due, and keep those to train on."""
         with rows_of_batch(self, generation_batch) as rows:
-            inputs = super()._prepare_inputs(rows)
+            inputs = super()._prepare_inputs(rows, *more, **named)
             if self.model.training and PLACE in inputs:
                 self._buffered_inputs = self._batch.thinning.thin(self._buffered_inputs)
                 inputs = self._buffered_inputs[self._step % self.args.steps_per_generation]
@@ -176,48 +168,47 @@ class VADEGRPOTrainer(GRPOTrainer):
 
     # ------------------------------------------------------------------------------------------- a generation batch
 
-    def _generate_and_score_completions(self, inputs):
+    def _generate_and_score_completions(self, inputs, *more, **named):
         """Generate and score first, and refill; then let TRL prepare the batch. Process each of its images once."""
-        prepare, training = super()._generate_and_score_completions, self.model.training
+        stock, training = super()._generate_and_score_completions, self.model.training
+        prepare = lambda rows: stock(rows, *more, **named)  # noqa: E731
         with self._images.preparing(training, self.selection):
             batch = self._batch.make(inputs, prepare) if self._batch and training else prepare(inputs)
         return with_pixels_counted(batch)
 
-    def _generate(self, prompts):
+    def _generate(self, prompts, *more, **named):
         """Generate. Give a row without an image none of its own."""
-        return without_missing_images(super()._generate(prompts))
+        return without_missing_images(super()._generate(prompts, *more, **named))
 
-    def _tokenize_prompts(self, prompts):
+    def _tokenize_prompts(self, prompts, *more, **named):
         """Note the images, and name the row of a prompt that the processor refuses."""
         tokenize = super()._tokenize_prompts
         self._images.note(prompts)
-        if self.environment_factories is not None:  # TRL passes no single prompt
-            return tokenize(prompts)
+        if more or named or self.environment_factories is not None:  # what belongs to all prompts fits no single one
+            return tokenize(prompts, *more, **named)
         return naming_row(numbers_of(self, prompts), prompts, tokenize)
 
-    @signature_of("_generate_single_turn")
     def _generate_single_turn(self, *positional: Any, **named: Any):
         with self._images.in_passes(self.model):
             return super()._generate_single_turn(*positional, **named)
 
-    def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
+    def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list, *more, **named):
         """Give each completion values of its own, and pass the rewards of a training batch to the sampler, once."""
         chosen = self.selection is not None and self.model.training
         if chosen:
             inputs, prompts = own_rows(inputs, prompts)
-        rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list, *more, **named)
         if chosen:
             normalise = self.multi_objective_aggregation == "normalize_then_sum"
             clipped = [0.0, *self._metrics["train"].get("completions/clipped_ratio", ())][-1]
-            more = {"normalise": normalise, "clipped": clipped}
-            found = self.selection.score(rewards, self.reward_weights, self.state.global_step, **more)
+            about = {"normalise": normalise, "clipped": clipped}
+            found = self.selection.score(rewards, self.reward_weights, self.state.global_step, **about)
             log_metrics(found, to=self._metrics["train"])
         if not self.model.training:
             self._task_metrics.note(completions, rewards)
         self._raw_rewards = rewards
         return rewards
 
-    @signature_of("_get_per_token_logps_and_entropies")
     def _get_per_token_logps_and_entropies(self, *positional: Any, **named: Any):
         """Compute with the images kept once, and for the rows and tokens that are trained on."""
         forward = super()._get_per_token_logps_and_entropies
@@ -229,26 +220,26 @@ class VADEGRPOTrainer(GRPOTrainer):
 
     # ----------------------------------------------------------------------------------------------------- the loss
 
-    def _compute_loss(self, model, inputs):
+    def _compute_loss(self, model, inputs, *more, **named):
         """Count the rows and tokens trained on. Weigh a mean over the kept rows like one over all rows."""
         if self._batch is None or not self.model.training:
-            return super()._compute_loss(model, inputs)
+            return super()._compute_loss(model, inputs, *more, **named)
         with self._batch.thinning.loss_of(inputs):
-            loss = super()._compute_loss(model, inputs)
+            loss = super()._compute_loss(model, inputs, *more, **named)
         return with_gradient(loss, model) * inputs.get(ROW_SHARE, 1.0)
 
-    def log(self, logs, start_time=None):
+    def log(self, logs, start_time=None, *more, **named):
         """Add the metrics of the task to those of an evaluation, and log each picture of a table once."""
         if not self.model.training:
             self._task_metrics.add_to(self._metrics["eval"])
         with pictures_once():
-            super().log(logs, start_time)
+            super().log(logs, start_time, *more, **named)
 
     # ---------------------------------------------------------------------------------------------- the checkpoints
 
-    def _save_checkpoint(self, model, trial):
+    def _save_checkpoint(self, model, trial, *more, **named):
         with checkpoint_being_saved(self, trial) as folder:
-            super()._save_checkpoint(model, trial)
+            super()._save_checkpoint(model, trial, *more, **named)
         push_checkpoint(self, folder)
 
     def save_model(self, output_dir=None, _internal_call=False):
@@ -278,11 +269,11 @@ class VADEGRPOTrainer(GRPOTrainer):
         if self._weights_left_out:
             load_saved_weights(self.model, self.state.best_model_checkpoint)
 
-    def _load_optimizer_and_scheduler(self, checkpoint):
+    def _load_optimizer_and_scheduler(self, checkpoint, *more, **named):
         """Load the posterior, too: all processes call this method, with every backend."""
         if checkpoint is not None:
             say_what_lacks(self, Path(checkpoint))
-        super()._load_optimizer_and_scheduler(checkpoint)
+        super()._load_optimizer_and_scheduler(checkpoint, *more, **named)
         if checkpoint is not None:
             load_states(self, checkpoint)
 
@@ -296,7 +287,6 @@ class VADEGRPOTrainer(GRPOTrainer):
     def _push_from_checkpoint(self, checkpoint_folder):
         """Push nothing: `_save_checkpoint` pushes a checkpoint that is whole."""
 
-    @signature_of("push_to_hub")
     def push_to_hub(
         self, commit_message="End of training", blocking=True, token=None, revision=None, private=None, **card: Any
     ):

@@ -14,7 +14,6 @@ from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.rewards.functions import refuse_rows
 from trl_vade.samplers.own import find_sampler
 
-from .config_checks import validate
 from .grpo_config import VADE_DEFAULTS, VADEGRPOConfig, with_vade_defaults
 from .overlong import drop_overlong
 from .presets import column_of, is_adaptive, is_own, setting
@@ -51,16 +50,9 @@ def look_over(arguments: dict[str, Any], trainer_class: type) -> bool:
         find_sampler(setting(args, "sampler"))
     refuse_rows(arguments.get("reward_funcs"), arguments.get("train_dataset"), arguments.get("eval_dataset"))
     lay_out_rows(arguments, args)
-    rows = arguments.get("train_dataset")
-    reason = why_not_chosen(args, rows, trainer_class)
-    settle_sampler(args, reason)
+    chooses = settle_choice(args, arguments.get("train_dataset"), trainer_class)
     _refuse_refills(args, arguments)
-    if reason is None:
-        check_stratify_by(args, rows)
-        variant_rows(rows, args)
-        if column := column_of(args):
-            pass_rates(rows, column)
-    return reason is None
+    return chooses
 
 
 def resolve_args(args: GRPOConfig | None, model: Any) -> GRPOConfig:
@@ -126,32 +118,37 @@ def why_not_chosen(args: GRPOConfig, rows: Any, trainer_class: type) -> str | No
     return None
 
 
-def settle_sampler(args: GRPOConfig, reason: str | None) -> None:
-    """Make a run uniform for which there is a `reason` against a choice, and say so; refuse if a choice was asked for.
+def settle_choice(args: GRPOConfig, rows: Any, trainer_class: type) -> bool:
+    """Return whether a sampler can choose from `rows`. Else make the run uniform, and say so.
 
-    `vade_sampler` is set to `"uniform"` in `args`, and a mark that tells it from the user's.
+    `vade_sampler` is then set to `"uniform"` in `args`, and a mark that tells it from the user's.
 
     Raises:
-        ConfigurationError: `vade_sampler`, or a setting that needs a posterior, was set.
+        ConfigurationError: the settings do not fit the rows, or no sampler can choose and one was asked for.
     """
+    reason = why_not_chosen(args, rows, trainer_class)
     if reason is None:
-        return
-    plain = f"This run is plain GRPO, without a posterior and without vade/ metrics: {reason}."
+        check_stratify_by(args, rows)
+        variant_rows(rows, args)
+        if column := column_of(args):
+            pass_rates(rows, column)
+        return True
     if args.vade_sampler is not None and is_adaptive(args):
         raise ConfigurationError(
             f"vade_sampler={args.vade_sampler!r} cannot choose rows: {reason}. Change that, or set "
             "vade_sampler='uniform', which leaves the rows to TRL."
         )
-    if args.vade_sampler is None:
-        args.vade_sampler, vars(args)[SETTLED] = "uniform", True
-    logger.warning(plain)
-    validate(args, VADEGRPOConfig)
-    for name in ("vade_variants", "vade_dynamic_sampling", "vade_posterior_hub_id"):
+    logger.warning(plain := f"This run is plain GRPO, without a posterior and without vade/ metrics: {reason}.")
+    needing = ["vade_variants", "vade_dynamic_sampling", "vade_stratify_by", "vade_posterior_hub_id"]
+    for name in needing + ["vade_posterior_init"] * (args.vade_posterior_init != "prior"):
         if getattr(args, name):
             raise ConfigurationError(
                 f"{name}={getattr(args, name)!r} needs a posterior or refills. {plain} Change that, or set "
                 f"{name}={VADE_DEFAULTS[name]!r}."
             )
+    if args.vade_sampler is None:
+        args.vade_sampler, vars(args)[SETTLED] = "uniform", True
+    return False
 
 
 def check_stratify_by(args: GRPOConfig, rows: Dataset) -> None:

@@ -61,7 +61,7 @@ def write_model_card(trainer: Any, dataset: str | None = None) -> None:
             card_facts(trainer, dataset),
             settings=VADE_DEFAULTS,
             curves=REPORT_FILE if run and (folder / REPORT_FILE).exists() else None,
-            posterior_repo=trainer.publication.posterior_repo,
+            posterior_repo=trainer.selection and trainer.publication.posterior_repo,
             hub_model_id=trainer.hub_model_id,
             summary=summary,
             measured=measured_rows(summary) if summary else (),

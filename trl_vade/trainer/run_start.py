@@ -15,12 +15,15 @@ from trl_vade.checkpoints import LOCK_FILE, look_at
 from trl_vade.errors import CheckpointSaveError, ConfigurationError
 from trl_vade.processes import on_main_process
 
-from .callbacks import callback_of
+from .batch import GenerationBatch
+from .callbacks import TrainedCounts, callback_of
 from .checkpoint.resuming import resolve_checkpoint
 from .console import VADEConsoleCallback
+from .images.once import ImagesOnce
 from .logs import TaskMetrics
-from .preflight import check_stratify_by, lay_out_rows, why_not_chosen
+from .preflight import lay_out_rows, resolve_args, settle_choice
 from .presets import is_adaptive
+from .seams import never_tried
 from .selection_choice import make_selection
 
 logger = get_logger(__name__)
@@ -49,6 +52,10 @@ def whole_run(trainer: Any, asked: Any) -> Iterator[str | None]:
             trainer.publication.catch_up(checkpoint)
             try:
                 yield checkpoint
+            except (AttributeError, LookupError, TypeError) as error:  # of a seam that moved, or of a user's function
+                if note := never_tried():
+                    error.add_note(note)
+                raise
             finally:
                 args.ignore_data_skip = skips
                 trainer.is_in_train = False  # transformers 5.23 leaves it True after an error
@@ -119,7 +126,7 @@ def start_run(trainer: Any, *, resumed: bool, trial: Any = None) -> None:
     `trainer._rows` is the data set of its selection, and `_has_begun` tells whether a run used that.
 
     Raises:
-        ConfigurationError: the sampler cannot choose from new rows, or the model has nothing to train.
+        ConfigurationError: the settings do not fit new rows, or the model has nothing to train.
     """
     if not any(each.requires_grad for each in trainer.model.parameters()):
         raise ConfigurationError(
@@ -144,17 +151,22 @@ def start_run(trainer: Any, *, resumed: bool, trial: Any = None) -> None:
     trainer._has_begun = True
 
 
+def set_choice(trainer: Any, chooses: bool) -> None:
+    """Give `trainer` what it needs where a sampler `chooses` its rows. Without, the run is plain GRPO."""
+    trainer._images = ImagesOnce(trainer)
+    trainer.selection = make_selection(trainer) if chooses else None
+    trainer.remove_callback(TrainedCounts)  # of an earlier batch
+    wanted = chooses or trainer.args.vade_down_sampling not in (None, "none")
+    trainer._batch = GenerationBatch(trainer) if wanted else None
+
+
 def _look_at_rows(trainer: Any) -> None:
-    """Check the new `train_dataset` and drop overlong rows, as the constructor does with the first one."""
+    """Check the new `train_dataset`, drop overlong rows and settle who chooses, as the constructor does."""
     given = {name: getattr(trainer, name) for name in ("train_dataset", "processing_class", "tools")}
     given["environment_factory"] = trainer.environment_factories
     lay_out_rows(given, trainer.args)
-    rows = given["train_dataset"]
-    if trainer.selection is not None:
-        if reason := why_not_chosen(trainer.args, rows, type(trainer)):
-            raise ConfigurationError(
-                f"train_dataset was replaced, and this trainer has a posterior, but no sampler can choose: {reason}. "
-                "Change that, or make another VADEGRPOTrainer for the new data."
-            )
-        check_stratify_by(trainer.args, rows)
+    rows, args = given["train_dataset"], resolve_args(trainer.args, trainer.model)
+    chooses = settle_choice(args, rows, type(trainer))
     trainer.train_dataset = trainer._rows = rows
+    if chooses != (trainer.selection is not None):
+        set_choice(trainer, chooses)

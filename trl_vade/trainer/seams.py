@@ -7,27 +7,29 @@ stood still over six releases. Each other feature has seams of its own, and is o
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pkgutil import resolve_name
 from typing import Any
 
 import transformers
 import trl
-from transformers import Trainer
+from packaging.specifiers import SpecifierSet
 from trl import GRPOTrainer
-from trl.generation.vllm_client import VLLMClient
-from trl.generation.vllm_generation import VLLMGeneration
 
 from trl_vade.errors import LibraryError
 from trl_vade.version import TESTED_TRL, __version__
 
 LOGPS = "_get_per_token_logps_and_entropies(model, input_ids, num_images)"
-SEAMS: dict[str, dict[type[Any], Sequence[str]]] = {
+GRPO, TRAINER = "trl:GRPOTrainer", "transformers:Trainer"  # texts: a run imports no module that it does not use
+ENGINE, CLIENT = "trl.generation.vllm_generation:VLLMGeneration", "trl.generation.vllm_client:VLLMClient"
+SEAMS: dict[str, dict[str, Sequence[str]]] = {
     "": {
-        GRPOTrainer: (
+        GRPO: (
             "_prepare_inputs(generation_batch)",
             *("_generate_and_score_completions(inputs)", "_generate(prompts)"),
             "_calculate_rewards(inputs, prompts, completions, completion_ids_list)",
         ),
-        Trainer: (
+        TRAINER: (
             *("_inner_training_loop(resume_from_checkpoint, trial)", "_run_epoch()", "_get_output_dir(trial)"),
             *("_save_checkpoint(model, trial)", "save_model(output_dir, _internal_call)", "_load_best_model()"),
             *("_save(output_dir, state_dict)", "_load_from_checkpoint(resume_from_checkpoint, model)"),
@@ -36,15 +38,15 @@ SEAMS: dict[str, dict[type[Any], Sequence[str]]] = {
         ),
     },
     "vade_down_sampling": {
-        GRPOTrainer: (LOGPS, "_compute_loss(model, inputs)", "get_high_entropy_mask(entropies, mask, threshold)")
+        GRPO: (LOGPS, "_compute_loss(model, inputs)", "get_high_entropy_mask(entropies, mask, threshold)")
     },
     "vade_images_once": {
-        GRPOTrainer: (LOGPS, "_tokenize_prompts(prompts)", "_generate_single_turn()"),
-        Trainer: ("_prepare_input(data)",),
+        GRPO: (LOGPS, "_tokenize_prompts(prompts)", "_generate_single_turn()"),
+        TRAINER: ("_prepare_input(data)",),
     },
     "use_vllm": {
-        VLLMGeneration: ("_init_vllm()", "sync_weights()", "_iter_fsdp2_params(module)", "_place_features(features)"),
-        VLLMClient: ("generate(prompts, features, n, generation_kwargs)",),
+        ENGINE: ("_init_vllm()", "sync_weights()", "_iter_fsdp2_params(module)", "_place_features(features)"),
+        CLIENT: ("generate(prompts, features, n, generation_kwargs)",),
     },
 }
 """By feature, the methods that it needs with their parameters; "" is the choice of rows and the checkpoints."""
@@ -58,26 +60,35 @@ SEE_ROWS = ("_prepare_inputs", "training_step", "compute_loss", "_compute_loss",
 def lacking(feature: str) -> str:
     """Return what the installed libraries lack of the seams of a feature, or an empty text."""
     found = []
-    for owner, methods in SEAMS[feature].items():
+    for place, methods in SEAMS[feature].items():
+        owner = None
+        with suppress(ImportError, AttributeError):
+            owner = resolve_name(place)
         for name, parameters in (method.rstrip(")").split("(") for method in methods):
             method = getattr(owner, name, None)
             known = inspect.signature(method).parameters if method else {}
             open_ended = any(each.kind is each.VAR_KEYWORD for each in known.values())  # a user's function around it
             if method is None or not (open_ended or {*filter(None, parameters.split(", "))} <= known.keys()):
-                found.append(f"{owner.__name__}.{name}({parameters})")
-    return (
-        f"TRL {trl.__version__} with transformers {transformers.__version__} lacks " + ", ".join(found)
-        if found
-        else ""
-    )
+                found.append(f"{place.partition(':')[2]}.{name}({parameters})")
+    installed = f"TRL {trl.__version__} with transformers {transformers.__version__}"
+    return f"{installed} lacks {', '.join(found)}" if found else ""
+
+
+def never_tried() -> str:
+    """Return a sentence about an installed TRL that is none of `TESTED_TRL`, or an empty text."""
+    known = SpecifierSet(TESTED_TRL).contains(trl.__version__, prereleases=True)
+    where = f"If an error is not of your own code, install 'trl{TESTED_TRL}' or a newer trl_vade."
+    return "" if known else f"TRL {trl.__version__} was never tried with trl_vade {__version__}. {where}"
 
 
 def check_seams(args: Any, say: Callable[[str], Any]) -> None:
-    """Refuse libraries that lack what the settings ask for. Call `say` for each feature that is off by default.
+    """Refuse libraries that lack what the settings ask for. Call `say` for what is off, and for a TRL never tried.
 
     Raises:
         LibraryError: with what is lacking, and what to install.
     """
+    if sentence := never_tried():
+        say(sentence)
     explicit = ("", *(["vade_down_sampling"] if args.vade_down_sampling not in (None, "none") else []))
     for feature in (*explicit, *(["use_vllm"] if args.use_vllm else [])):
         if lack := lacking(feature):
@@ -90,10 +101,12 @@ def check_seams(args: Any, say: Callable[[str], Any]) -> None:
             say(f"{lack}, so {feature} is off. The training goes on as in TRL.")
 
 
-def signature_of(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that gives an override the signature of `GRPOTrainer`'s method, if TRL has it."""
-    method = getattr(GRPOTrainer, name, None)
-    return functools.wraps(method) if method else lambda override: override
+def with_signatures(kind: type) -> type:
+    """Give the overrides of a trainer's class the signatures of the installed `GRPOTrainer`, and return it."""
+    for name, override in vars(kind).items():
+        if inspect.isfunction(override) and hasattr(GRPOTrainer, name):
+            override.__wrapped__ = getattr(GRPOTrainer, name)  # whose signature `inspect` takes
+    return kind
 
 
 _SIGNATURES = {  # of the library: a user may put another function in a method's place

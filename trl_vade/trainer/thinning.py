@@ -100,6 +100,7 @@ class Thinning:
         """Return micro-batches of the rows to train on, and log what was kept."""
         whole = joined([split_pixel_values_by_grid(each) for each in micro_batches])
         order = torch.argsort(whole.pop(PLACE)).numpy()  # the shuffled place of each row
+        nothing = {name: None for name, value in whole.items() if value is None}
         advantages = row_advantages(whole)[order]
         if self._live is None or not torch.equal(whole["advantages"].cpu()[order], self._advantages):
             self._live = advantages != 0.0
@@ -135,7 +136,7 @@ class Thinning:
             batch[ROW_SHARE] = torch.tensor(len(kept) / len(order), device=batch["completion_mask"].device)
         multiple = self._trainer.pad_to_multiple_of or 1
         parts = split_tensor_dict(batch, len(micro_batches))
-        return [unsplit_pixel_values_by_grid(cut_padding(part, multiple)) for part in parts]
+        return [unsplit_pixel_values_by_grid(cut_padding(part, multiple)) | nothing for part in parts]
 
     def logps(self, forward: Callable[..., Any], *positional: Any, **named: Any) -> Any:
         """Return what `forward`, TRL's `_get_per_token_logps_and_entropies`, returns, for the rows and tokens needed.

@@ -4,6 +4,7 @@ from itertools import groupby
 from types import SimpleNamespace
 
 import pytest
+from accelerate import PartialState
 from hypothesis import given
 from hypothesis import strategies as st
 from transformers import Qwen2_5_VLConfig, Qwen2Config
@@ -51,6 +52,7 @@ def trainer(monkeypatch):
         selection=SimpleNamespace(feedback=SimpleNamespace(rollouts=0)),
         state=SimpleNamespace(global_step=0),
         accelerator=SimpleNamespace(process_index=0),
+        rollout_func=None,
         vllm_generation=SimpleNamespace(llm=Engine(), tensor_parallel_size=2),
     )
     correct_colocated_requests(made)
@@ -118,13 +120,19 @@ def test_each_place_in_a_run_has_seeds_of_its_own_and_a_tensor_parallel_group_sh
     assert len({*seen}) == len(seen)
 
 
-def test_what_does_not_come_from_trl_passes_as_it_is(trainer):
-    engine = trainer.vllm_generation.llm
+@pytest.mark.parametrize("rollout_func", [None, print])
+def test_what_does_not_come_from_trl_passes_as_it_is_and_is_named_once_but_for_a_rollout_function(
+    trainer, caplog, monkeypatch, rollout_func
+):
+    PartialState()  # the logger asks for it
+    colocated.logger.warning_once.cache_clear()  # said before, in another case
+    engine, trainer.rollout_func = trainer.vllm_generation.llm, rollout_func
     for prompts, given_params in [
         ("a prompt", params()),
         (row(), params()),
         (["a prompt"], params()),
         ([{"prompt": "a prompt"}], params()),
+        ([SimpleNamespace(prompt_token_ids=[1, 2])], params()),
         (rows(2), None),
         (rows(2), params(n=3)),
         (rows(2), [params(), params()]),
@@ -132,3 +140,5 @@ def test_what_does_not_come_from_trl_passes_as_it_is(trainer):
         engine.generate(prompts, given_params)
         assert engine.requests is prompts
         assert engine.params is given_params
+    words = ["image tokens", "once for each completion", "no seed"]
+    assert [all(word in each for word in words) for each in caplog.messages] == [True] * (rollout_func is None)

@@ -11,7 +11,10 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
+from accelerate.logging import get_logger
 from accelerate.utils import set_seed
+
+logger = get_logger(__name__)
 
 
 def correct_colocated_requests(trainer: Any) -> None:
@@ -27,7 +30,13 @@ def correct_colocated_requests(trainer: Any) -> None:
 
     @functools.wraps(generate)
     def corrected(prompts, sampling_params=None, **options):
-        if not _is_from_trl(prompts, sampling_params):  # a user's rollout function calls the engine itself
+        if not _is_from_trl(prompts, sampling_params):
+            if trainer.rollout_func is None:  # which calls the engine itself
+                logger.warning_once(
+                    "Requests to the colocated engine are not as in TRL 1.16, so three corrections are off: image "
+                    "tokens may be expanded twice, a prompt is sent once for each completion, and no seed lets a "
+                    "resume repeat samples. Your own code may send such requests."
+                )
             return generate(prompts, sampling_params, **options)
         requests, params = [], []
         for index, (_, rows) in enumerate(groupby(prompts, _ids_and_images)):
@@ -85,8 +94,8 @@ def request_seed(trainer: Any, index: int, ids: list[int]) -> int:
 
 def _is_from_trl(prompts: Any, sampling_params: Any) -> bool:
     """Return whether the batch is from TRL 1.16: rows of token ids, and one set of sampling parameters for all."""
-    of_tokens = isinstance(prompts, list) and all("prompt_token_ids" in row for row in prompts)
-    return of_tokens and getattr(sampling_params, "n", None) == 1
+    for_all = getattr(sampling_params, "n", None) == 1 and isinstance(prompts, list)
+    return for_all and all(isinstance(row, dict) and "prompt_token_ids" in row for row in prompts)
 
 
 def _ids_and_images(row: dict[str, Any]) -> tuple[list[int], list[int]]:

@@ -160,5 +160,6 @@ def without_missing_images(output: tuple[Any, ...]) -> tuple[Any, ...]:
     Beside rows with images, TRL 1.16 (`_tokenize_prompts`) writes None for a row without one, as its engines expect.
     The processors of transformers 5.23 refuse it before the training forward (huggingface/transformers#46043).
     """
-    images = output[6]
-    return (*output[:6], images and [row_images or [] for row_images in images], *output[7:])
+    if not (output[6:] and isinstance(output[6], list)):  # None, or another release's output
+        return output
+    return (*output[:6], [row_images or [] for row_images in output[6]], *output[7:])

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from transformers import AutoImageProcessor
-from trl.generation import vllm_generation
 
 from trl_vade.errors import EngineError
 
@@ -23,6 +22,8 @@ def engine_with_trainers_processor(trainer: Any, args: Any) -> Iterator[None]:
     if not (args.use_vllm and args.vllm_mode == "colocate"):
         yield
         return
+    from trl.generation import vllm_generation  # which other runs may do without
+
     make = getattr(vllm_generation, "LLM", None)  # None if vLLM is not installed; TRL then raises
 
     def make_with_settings(model: str, **options: Any) -> Any:

@@ -13,11 +13,8 @@ import numpy as np
 import torch
 from trl.trainer.utils import split_pixel_values_by_grid, unsplit_pixel_values_by_grid
 
-from ..batch_rows import taken, with_pixels_counted
+from ..batch_rows import OF_IMAGES, PIXELS, taken, with_pixels_counted
 
-PIXELS = ("pixel_values", "pixel_attention_mask")
-"""Outputs of a processor that are kept in the store."""
-OF_IMAGES = ("image_grid_thw", "image_sizes", "image_position_ids")
 OF_ROWS = ("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids")
 
 
@@ -45,7 +42,7 @@ def repeated(output: dict[str, Any], counts: list[int], places: list[int]) -> di
     """Return what a processor gives out for rows with so many images, for the rows at `places`."""
     split = split_pixel_values_by_grid(with_pixels_counted({**output, "num_images": counts}))
     found = unsplit_pixel_values_by_grid(taken(split, np.array(places)))
-    return {name: found[name] for name in output}
+    return {name: found.get(name) for name in output}
 
 
 def kept_once(
