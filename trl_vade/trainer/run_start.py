@@ -4,10 +4,11 @@ import json
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
+from weakref import WeakSet
 
 from accelerate.logging import get_logger
 
@@ -23,6 +24,10 @@ from .presets import is_adaptive
 from .selection_choice import make_selection
 
 logger = get_logger(__name__)
+
+_LOCKS: WeakSet[IO[str]] = WeakSet()  # a forked process shares them, and would keep them when this one is dead
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=lambda: [file.close() for file in _LOCKS])
 
 
 @contextmanager
@@ -56,27 +61,20 @@ def holding(output_dir: str | os.PathLike[str]) -> Iterator[None]:
 
     All raise `ConfigurationError` if another run holds the folder, `CheckpointSaveError` if it cannot be written.
     """
-    held: list[IO[str]] = []
-    on_main_process(lambda: held.append(_hold(Path(output_dir))))
-    try:
+    with ExitStack() as held:
+        on_main_process(lambda: bool(held.enter_context(_hold(Path(output_dir)))))  # other processes get no file
         yield
-    finally:
-        for file in held:
-            file.close()
 
 
 def _hold(folder: Path) -> IO[str]:
-    """Return the file with a record lock, in which forked workers have no part: they cannot keep it.
-
-    Trap: the lock is gone as soon as this process closes the file anywhere, so nothing else may open it.
-    """
+    """Return the file with its lock. With `lockf` that would be gone as soon as this process has copied the folder."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = open(folder / LOCK_FILE, "a+", encoding="utf-8")  # noqa: SIM115
+        _LOCKS.add(file := open(folder / LOCK_FILE, "a+", encoding="utf-8"))  # noqa: SIM115
         try:
             import fcntl
 
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):
             file.seek(0)
             raise ConfigurationError(
