@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +16,7 @@ from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_
 from transformers.trainer_callback import ExportableState
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
-from trl_vade.checkpoints import MARKER_FILE, PREFIX, checkpoints, find_checkpoint, write_marker
+from trl_vade.checkpoints import BEGUN, PREFIX, find_checkpoint, remove, rotate, write_marker
 from trl_vade.errors import (
     CheckpointIncompleteError,
     CheckpointSaveError,
@@ -114,9 +113,8 @@ def checkpoint_being_saved(trainer: Any, trial: Any) -> Iterator[Path]:
     output_dir, limit = trainer._get_output_dir(trial), args.save_total_limit
     folder = Path(output_dir) / f"{PREFIX}{step}"
     try:
-        if args.should_save and folder.is_dir():  # torch would write into its files, which a push may have links to
-            (folder / MARKER_FILE).unlink(missing_ok=True)
-            shutil.rmtree(folder)
+        if args.should_save:  # torch would write into its files, which a push may have links to
+            remove(folder)
         wait()
         yield folder
         wait()  # all have written their files
@@ -134,11 +132,8 @@ def checkpoint_being_saved(trainer: Any, trial: Any) -> Iterator[Path]:
     finally:
         args.save_total_limit = limit
     if args.should_save and (limit or 0) > 0:
-        # By step: `rotate_checkpoints` of transformers 5.24 goes by a clock, which may have stepped back.
-        kept = {folder, Path(trainer.state.best_model_checkpoint or folder)}
-        old = [path for path in checkpoints(output_dir) if path not in kept]
-        for path in old[: max(len(old) + len(kept) - limit, 0)]:
-            shutil.rmtree(path, ignore_errors=True)
+        # `rotate_checkpoints` of transformers 5.24 goes by a clock, which may have stepped back.
+        rotate(folder, {Path(trainer.state.best_model_checkpoint or folder)}, limit)
 
 
 @contextmanager
@@ -147,6 +142,8 @@ def model_being_saved(trainer: Any, folder: Path, *, by_trainer: bool) -> Iterat
     of_checkpoint = by_trainer and folder != Path(trainer.args.output_dir)
     if trainer.selection is not None:
         save_posterior(trainer, folder, checkpoint=by_trainer)
+    elif of_checkpoint and trainer.args.should_save:
+        save_whole(folder / BEGUN, b"")
     if trainer.args.sync_ref_model and of_checkpoint:
         _save_reference_model(trainer, folder / REFERENCE_FILE)
     yield
