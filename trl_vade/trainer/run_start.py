@@ -37,7 +37,7 @@ def whole_run(trainer: Any, asked: Any) -> Iterator[str | None]:
     The block holds the output directory alone. A signal leaves a last checkpoint, and the uploads end with the block.
     """
     with holding(trainer.args.output_dir):
-        checkpoint = resolve_checkpoint(asked, trainer.args.output_dir)
+        checkpoint = resolve_checkpoint(asked, trainer.args.output_dir, trainer.model)
         line = look_at(Path(checkpoint)).line if checkpoint else ()
         trainer._line = on_main_process(lambda: (uuid4().hex[:16], line))
         if trainer.selection is not None and not is_adaptive(trainer.args):

@@ -17,7 +17,7 @@ from tests.support.refusals import refused
 from tests.support.runs import StopAfter, assert_equal_weights, says_a_digit, weights
 from trl_vade import VADEGRPOTrainer
 from trl_vade.checkpoints import complete_checkpoints
-from trl_vade.errors import CheckpointSaveError, ConfigurationError
+from trl_vade.errors import CheckpointIncompleteError, CheckpointSaveError, ConfigurationError
 from trl_vade.selection.log import SelectionLog
 from trl_vade.trainer.checkpoint.resuming import write_marker
 
@@ -169,6 +169,23 @@ def test_a_run_that_goes_back_sets_aside_what_it_abandons_with_a_whole_log_each_
     assert SelectionLog(folder / "_aside-3").read() == logs[-1]
     begin(stop=1).train()
     assert not [*folder.glob("vade_selection-*")]
+
+
+def test_a_damaged_trainer_state_is_said_before_anything_is_loaded(begin):
+    begin(stop=2).train()
+    path = Path(begin().args.output_dir) / "checkpoint-2" / "trainer_state.json"
+    content = path.read_bytes()
+    for place in (0, content.index(b"max_steps"), content.index(b"global_step") + 13, len(content) // 2):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 0x90]) + content[place + 1 :])
+        with refused(CheckpointIncompleteError, [path], ["resume_from_checkpoint"]):
+            begin().train(resume_from_checkpoint="auto")
+
+
+@pytest.mark.parametrize("adapters", [False, True])
+def test_a_whole_model_goes_on_with_no_adapters_and_adapters_with_no_whole_model(begin, adapters):
+    begin(stop=2, adapters=adapters).train()
+    with refused(ConfigurationError, ["checkpoint-2", "adapters", "a whole model"], ["peft_config", "output_dir"]):
+        begin(adapters=not adapters).train(resume_from_checkpoint="auto")
 
 
 def test_a_marker_names_every_file_that_a_resume_reads_and_the_runs_before(checkpointed_run):

@@ -13,13 +13,14 @@ from accelerate.utils import gather_object
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
-from transformers.trainer_callback import ExportableState
+from transformers.trainer_callback import ExportableState, TrainerState
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
-from trl_vade.checkpoints import BEGUN, PREFIX, find_checkpoint, remove, rotate, write_marker
+from trl_vade.checkpoints import BEGUN, PREFIX, TRAINER_STATE_FILE, find_checkpoint, remove, rotate, write_marker
 from trl_vade.errors import (
     CheckpointIncompleteError,
     CheckpointSaveError,
+    ConfigurationError,
     ReplicaDivergenceError,
     SnapshotMismatchError,
     VADEError,
@@ -37,12 +38,29 @@ logger = get_logger(__name__)
 REFERENCE_FILE = "reference_model/weights.safetensors"
 
 
-def resolve_checkpoint(asked: str | os.PathLike[str] | bool | None, output_dir: str | os.PathLike[str]) -> str | None:
-    """Return the folder of `find_checkpoint`, and log its notices. All processes must take part."""
+def resolve_checkpoint(asked: Any, output_dir: str | os.PathLike[str], model: Any = None) -> str | None:
+    """Return the folder of `find_checkpoint`, fit for `model`, and log its notices. All processes must take part."""
     chosen, notices = on_main_process(lambda: find_checkpoint(asked, output_dir))
     for notice in notices:
         logger.warning(notice)
+    if chosen:
+        _refuse_unfit(Path(chosen), model)
     return chosen
+
+
+def _refuse_unfit(checkpoint: Path, model: Any) -> None:
+    try:
+        TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_FILE))
+    except Exception as error:
+        way = "Put a copy of it back, or set resume_from_checkpoint to an earlier checkpoint."
+        raise CheckpointIncompleteError(f"{checkpoint / TRAINER_STATE_FILE} was damaged ({error!r}). {way}") from error
+    adapters = (checkpoint / "adapter_config.json").is_file()
+    if adapters != hasattr(model, "peft_config") and (adapters or (checkpoint / "config.json").is_file()):
+        kinds = ("a whole model", "adapters")
+        raise ConfigurationError(
+            f"{checkpoint} holds {kinds[adapters]}, and this run trains {kinds[not adapters]}. Set peft_config "
+            "(--use_peft) as its run did, or start a new run from its weights in another output_dir."
+        )
 
 
 def load_saved_weights(model: Any, directory: str | os.PathLike[str]) -> None:
