@@ -4,16 +4,20 @@ The Trainer takes the folder with the highest number, half written or not (trans
 Here a marker, written last, makes a checkpoint whole: its `format`, the sizes of its `files`, and its `line`: id and
 step of the runs that led to it, the oldest first (each call of `train` is a run), and last its own.
 
-A run that goes back to checkpoint-3 abandons the later checkpoints of the run that wrote it. Its markers tell so, and
-need neither numbers nor a clock: no copy that brings an abandoned checkpoint back can pass it off as the newest.
+The lines alone tell which one is the newest, and no copy, new name or clock can change that. A run that goes on from
+checkpoint-3 is newer than the run that wrote that, whose later checkpoints it abandons. Within a run the step decides.
+Where neither of two runs goes back to the other, as with two branches of checkpoint-3, only the user can tell.
 """
 
 import json
 import os
 import re
 import shlex
+import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 from .errors import CheckpointIncompleteError, ConfigurationError
@@ -24,11 +28,14 @@ PREFIX = "checkpoint-"
 LAST_CHECKPOINT = "last-checkpoint"  # of `hub_strategy="checkpoint"`; a downloaded run has it in its output directory
 LOCK_FILE = "vade_lock.json"  # of the run that trains in the output directory
 MARKER_FILE = "vade_checkpoint.json"
+BEGUN = f"{MARKER_FILE}.tmp"  # `save_whole` renames it to the marker; a save without a posterior begins with it
+SELECTION_LOG_FILE = "vade_selection.jsonl"
 TRAINER_STATE_FILE = "trainer_state.json"
 FORMAT = 1
 JIT_MARK = "checkpoint-is-incomplete.txt"  # marks an unfinished save of `enable_jit_checkpoint` (transformers 5.23)
-UNMARKED = f"it has no {MARKER_FILE}: its save was stopped, or another trainer wrote it"
-_NOT_READ = (MARKER_FILE, JIT_MARK, "README.md")  # by a resume
+UNMARKED = f"it has no {MARKER_FILE}: its save was stopped"
+FOREIGN = f"another trainer wrote it, without a {MARKER_FILE}: to train its weights on, set it as a new run's model"
+_NOT_READ = (MARKER_FILE, BEGUN, JIT_MARK, "README.md")  # by a resume
 _NAME = re.compile(f"{PREFIX}([0-9]+)")
 
 
@@ -37,11 +44,16 @@ class Checkpoint:
     """A checkpoint folder, what keeps it from being whole, and its line."""
 
     path: Path
-    step: int  # -1 if neither name nor marker has it
+    step: int  # of its marker, else of its name, else -1
     fault: str | None = None
-    foreign: bool = False  # its marker has another format
+    foreign: bool = False  # another trainer wrote it, or another release
     line: tuple[tuple[str, int], ...] = ()
-    order: tuple[bool, int] = (True, -1)  # among the others: False if a run of the folder has gone back behind it
+
+    def is_behind(self, other: "Checkpoint") -> bool:
+        """Return whether a run that goes on from `other` has left this one behind; without a line, by the step."""
+        *earlier, own = [run for run, _ in other.line]
+        run = self.line[-1][0] if self.line else own
+        return run in earlier or (run == own and self.step <= other.step)
 
 
 def look_at(folder: Path) -> Checkpoint:
@@ -49,44 +61,39 @@ def look_at(folder: Path) -> Checkpoint:
     named, marker = _NAME.fullmatch(folder.name), folder / MARKER_FILE
     step = int(named[1]) if named else -1
     if not marker.exists():
-        return Checkpoint(folder, step, UNMARKED if folder.is_dir() else "there is no such folder")
+        # Whatever stops a save of ours, it has written a file of ours before the Trainer's state.
+        foreign = (folder / TRAINER_STATE_FILE).exists() and not any(folder.glob("vade_*"))
+        fault = UNMARKED if folder.is_dir() else "there is no such folder"
+        return Checkpoint(folder, step, FOREIGN if foreign else fault, foreign)
     try:
         found = json.loads(marker.read_bytes())
         if (form := found.get("format")) != FORMAT:
             fault = f"its {MARKER_FILE} has format {form!r}: go on with the release of trl_vade that wrote it"
             return Checkpoint(folder, step, fault, foreign=True)
         line = tuple((str(run), int(at)) for run, at in found["line"])
-        lacking = (each for each in found["files"].items() if not _is_there(folder / each[0], each[1]))
+        sizes = {path: path.stat().st_size for name in found["files"] if (path := folder / name).is_file()}
+        lacking = (each for each in found["files"].items() if sizes.get(folder / each[0]) != each[1])
         faults = (f"{name} is missing or no longer has its {size} bytes" for name, size in lacking)
-        return Checkpoint(folder, step if named else line[-1][1], next(faults, None), line=line)
+        return Checkpoint(folder, line[-1][1], next(faults, None), line=line)
     except Exception:  # whatever a power cut has left
         return Checkpoint(folder, step, f"its {MARKER_FILE} cannot be read")
 
 
-def _is_there(path: Path, size: int) -> bool:
-    return path.is_file() and path.stat().st_size == size
-
-
 def checkpoints(output_dir: str | os.PathLike[str]) -> list[Path]:
-    """Return the checkpoint folders of a run, whole or not, in the order of their steps."""
+    """Return the checkpoint folders of a run, whole or not, in the order of their names."""
     found = ((_NAME.fullmatch(path.name), path) for path in Path(output_dir).glob(f"{PREFIX}*") if path.is_dir())
     return [path for _, path in sorted((int(named[1]), path) for named, path in found if named)]
+
+
+def _in_order(output_dir: str | os.PathLike[str]) -> list[Checkpoint]:
+    """Return what is known of all checkpoint folders, each after those that are behind it."""
+    places = [Path(output_dir) / LAST_CHECKPOINT, *checkpoints(output_dir)]
+    return sorted((look_at(path) for path in places if path.is_dir()), key=lambda each: (len(each.line), each.step))
 
 
 def complete_checkpoints(output_dir: str | os.PathLike[str]) -> list[Path]:
     """Return the whole checkpoint folders of a run, a downloaded `last-checkpoint` included, the newest last."""
     return [each.path for each in _in_order(output_dir) if each.fault is None]
-
-
-def _in_order(output_dir: str | os.PathLike[str]) -> list[Checkpoint]:
-    places = [Path(output_dir) / LAST_CHECKPOINT, *checkpoints(output_dir)]
-    found = [look_at(path) for path in places if path.is_dir()]
-    left: dict[str, int] = {}  # the step at which a run was left for a branch
-    for run, step in (at for each in found if each.fault is None for at in each.line[:-1]):
-        left[run] = min(step, left.get(run, step))
-    kept = [all(step <= left.get(run, step) for run, step in each.line) for each in found]
-    found = [replace(each, order=(stays, each.step)) for each, stays in zip(found, kept, strict=True)]
-    return sorted(found, key=lambda each: each.order)
 
 
 def find_checkpoint(
@@ -99,41 +106,66 @@ def find_checkpoint(
 
     Raises:
         CheckpointIncompleteError: the folder is missing or not whole, or there is no whole checkpoint.
-        ConfigurationError: `output_dir` holds a checkpoint that is newer than the one to go on from.
+        ConfigurationError: `output_dir` holds a checkpoint that is not behind the one to go on from.
     """
-    folders, newest = _in_order(output_dir), asked in (True, "auto")
-    whole = [each for each in folders if each.fault is None]
+    found, newest = _in_order(output_dir), asked in (True, "auto")
+    left = {run: step for each in found for run, step in each.line[:-1]}  # by a damaged one, too
+    whole = [each for each in found if not each.fault and each.step <= left.get(each.line[-1][0], each.step)]
+    chosen = whole[-1] if newest and whole else None
     if asked and not newest:
-        chosen: Checkpoint | None = look_at(Path(asked))
-    else:
-        chosen = whole[-1] if newest and whole else None
-    lost = not whole and any(each.fault != UNMARKED for each in folders)
+        chosen = look_at(Path(asked))
+    lost = not whole and any(each.fault not in (UNMARKED, FOREIGN) for each in found)
     if (chosen and chosen.fault) or (not chosen and (lost or asked is True)):
-        lacks = "".join(f" {each.path}: {each.fault}." for each in ([chosen] if chosen else folders))
+        lacks = "".join(f" {each.path}: {each.fault or 'abandoned'}." for each in ([chosen] if chosen else found))
         raise CheckpointIncompleteError(
             f"There is no whole checkpoint to go on from in {asked if chosen else output_dir}.{lacks}"
             f"{f' {whole[-1].path} is whole.' if whole else ''} Put back what is missing, or set another "
             "resume_from_checkpoint ('auto' begins anew where no save was ever finished) or output_dir."
         )
 
-    here = [each.order for each in folders if chosen and each.path.resolve() == chosen.path.resolve()]
-    later = [each for each in folders if not here or each.order > here[0]]
-    if in_the_way := [each for each in later if each.fault is None or each.foreign]:
-        raise _mixing(in_the_way, Path(output_dir), chosen, "" if newest else "resume_from_checkpoint='auto' or ")
+    here = chosen and any(each.path.resolve() == chosen.path.resolve() for each in found)
+    later = [each for each in found if not (chosen and here and each.is_behind(chosen))]
+    if in_the_way := [each for each in later if not each.fault or each.foreign]:
+        way = " to the newest, which only you can tell, or " if newest else "='auto' or "
+        way = "" if in_the_way[-1].fault else f"resume_from_checkpoint{way}"
+        raise _mixing(in_the_way, Path(output_dir), chosen, way)
     then = f"The run continues from {chosen.path}" if chosen else "The run begins anew"
     return chosen and str(chosen.path), [f"{each.path} is skipped: {each.fault}. {then}." for each in later]
 
 
-def _mixing(found: Sequence[Checkpoint], folder: Path, chosen: Checkpoint | None, auto: str) -> ConfigurationError:
-    """Refuse two runs in one folder. Their results would be mixed in a report, so they are moved, too."""
-    names, faults = [each.path.name for each in found], "".join(f" {each.fault}." for each in found if each.fault)
-    results = [name for name in (TRAINER_STATE_FILE, POSTERIOR_FILE) if (folder / name).exists()]
-    moved = " ".join(map(shlex.quote, [*names, *results]))
+def _mixing(found: Sequence[Checkpoint], folder: Path, chosen: Checkpoint | None, way: str) -> ConfigurationError:
+    """Refuse two runs in one folder, with the command that moves the other one and what a report would mix."""
+    names = ", ".join(f"{each.path.name} (step {each.step})" for each in found)
+    this = f"{chosen.path} (step {chosen.step})" if chosen else "a new run"
+    fault = next((f" {each.path.name}: {each.fault}." for each in found if each.fault), "")
+    aside = next(name for n in count(1) if not (folder / (name := f"_aside-{n}")).exists())  # "_" is never pushed
+    files = [name for name in (TRAINER_STATE_FILE, POSTERIOR_FILE, SELECTION_LOG_FILE) if (folder / name).exists()]
+    moved = " ".join([*(each.path.name for each in found), *files])
+    back = SELECTION_LOG_FILE in files and chosen  # a run that goes back continues the log, over its later lines
     return ConfigurationError(
-        f"{folder} holds {', '.join(names)}, and this run {f'goes on from {chosen.path}' if chosen else 'begins anew'}"
-        f": two runs would mix.{faults} Set {auto}another output_dir, or move them first:\n"
-        f"cd {shlex.quote(str(folder))} && mkdir -p _aside && mv {moved} _aside"  # an underscore is never pushed
+        f"{folder} holds {names}, to which {this} does not go back: two runs would mix.{fault} Set {way}another "
+        f"output_dir, or move them first:\ncd {shlex.quote(str(folder))} && mkdir {aside} && mv {moved} {aside}"
+        f"{f' && cp {aside}/{SELECTION_LOG_FILE} .' if back else ''}"
     )
+
+
+def remove(folder: Path) -> None:
+    """Delete a checkpoint, or a link to one. What a kill or an error leaves of it looks neither whole nor foreign."""
+    with suppress(OSError):
+        if folder.is_symlink():
+            folder.unlink()
+        for name in (TRAINER_STATE_FILE, MARKER_FILE):
+            (folder / name).unlink(missing_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def rotate(saved: Path, kept: set[Path], limit: int) -> None:
+    """Delete the oldest of what is behind the checkpoint just `saved`, until `limit` are left with those `kept`."""
+    newest, kept = look_at(saved), {saved, *kept}
+    old = [each for each in _in_order(saved.parent) if each.is_behind(newest) and not each.foreign]
+    old = [each for each in old if each.path not in kept and each.path.name != LAST_CHECKPOINT]
+    for each in old[: max(len(old) + len(kept) - limit, 0)]:
+        remove(each.path)
 
 
 def write_marker(folder: Path, line: Sequence[tuple[str, int]]) -> None:

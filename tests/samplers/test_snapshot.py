@@ -204,6 +204,13 @@ def test_a_header_that_would_take_too_much_memory_is_not_read(tmp_path):
             load_snapshot(tmp_path)
 
 
+def test_of_a_file_that_is_longer_than_its_rows_no_more_is_read(tmp_path):
+    save_snapshot(tmp_path, small_sampler(4), sample_key=KEYS)
+    os.truncate(tmp_path / POSTERIOR_FILE, 2**40)  # a sparse file of 1 TiB
+    with refused(SnapshotCorruptError, names=[POSTERIOR_FILE]):
+        load_snapshot(tmp_path)
+
+
 EDITS = [
     *(("format_version", value) for value in (0, -1, 0.5, 1.0, "1", None, True, [1])),
     *(("sampler", []), ("sampler", {"posterior": None}), ("metadata", None), ("metadata", {"score": float("nan")})),

@@ -93,10 +93,14 @@ def load_snapshot(directory: str | os.PathLike[str]) -> Snapshot:
         with path.open("rb") as file:
             if (size := int.from_bytes(file.read(8), "little")) > MOST_HEADER:
                 raise ValueError(f"a header of {size:,} bytes, and at most {MOST_HEADER:,} are possible")
-            text: str = json.loads(file.read(size))["__metadata__"][_DOCUMENT]
+            document = _parse(path, json.loads(file.read(size))["__metadata__"][_DOCUMENT])
+            most = 8 + size + 8 * (len(STATE_ARRAYS) + 1) * document["sampler"]["posterior"]["num_samples"]
+            if os.fstat(file.fileno()).st_size > most:  # such as a sparse file of 16 GB
+                raise ValueError(f"it is larger than {most:,} bytes, and its rows cannot take more")
             file.seek(0)
             content = file.read()
-        document = _parse(path, text, _digest(content))
+        if document[_DIGEST] != (digest := _digest(content)):
+            raise ValueError(f"a value was altered: {_DIGEST} is {document[_DIGEST]}, but the content gives {digest}")
         arrays: dict[str, Any] = load_safetensors(content)
         sampler, metadata, sample_key = document["sampler"], document["metadata"], arrays.pop(_SAMPLE_KEY, None)
         state = {**sampler, "posterior": {**sampler["posterior"], **arrays}}
@@ -151,8 +155,8 @@ def _encode(sampler: PromptSampler, metadata: Mapping[str, Any], sample_key: Int
     return content.replace(_ZEROS, _digest(content).encode(), 1)
 
 
-def _parse(path: Path, text: str, digest: str) -> dict[str, Any]:
-    """Return the document of a snapshot, or raise a `ValueError` if it is no strict JSON, not whole or was altered."""
+def _parse(path: Path, text: str) -> dict[str, Any]:
+    """Return the document of a snapshot, or raise a `ValueError` if it is no strict JSON or not whole."""
     document: dict[str, Any] = json.loads(text)
     json.dumps(document, allow_nan=False)  # NaN and 1e999 are read, and an error here
     version = document["format_version"]
@@ -164,8 +168,6 @@ def _parse(path: Path, text: str, digest: str) -> dict[str, Any]:
     missing = [name for name in _FIELDS if name not in document]
     if missing or type(version) is not int or version != FORMAT_VERSION:  # True is 1, and 1.0
         raise ValueError(f"format_version {version!r}, missing fields {missing}")
-    if document[_DIGEST] != digest:
-        raise ValueError(f"a value was altered: {_DIGEST} is {document[_DIGEST]!r}, but the content gives {digest!r}")
     return document
 
 

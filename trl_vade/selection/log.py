@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from trl_vade.checkpoints import SELECTION_LOG_FILE
 from trl_vade.errors import CheckpointSaveError, SnapshotCorruptError
 from trl_vade.files import replace_durably
 
 from .outcomes import GroupOutcomes
 
-SELECTION_LOG_FILE = "vade_selection.jsonl"
 _DIGITS = 32  # of the digest of a line: half of a SHA-256
 _SEAL = b', "chain": "%b"}\n'
 _SEAL_SIZE = len(_SEAL % bytes(_DIGITS))

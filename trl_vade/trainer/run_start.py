@@ -4,10 +4,11 @@ import json
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
+from weakref import WeakSet
 
 from accelerate.logging import get_logger
 
@@ -34,6 +35,10 @@ OF_A_RUN = (
 )
 """Attributes that a run of TRL 1.16 leaves to the next: one that ends inside a generation batch leaves its answers."""
 
+_LOCKS: WeakSet[IO[str]] = WeakSet()  # a forked process shares them, and would keep them when this one is dead
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=lambda: [file.close() for file in _LOCKS])
+
 
 @contextmanager
 def whole_run(trainer: Any, asked: Any) -> Iterator[str | None]:
@@ -42,7 +47,7 @@ def whole_run(trainer: Any, asked: Any) -> Iterator[str | None]:
     The block holds the output directory alone. A signal leaves a last checkpoint, and the uploads end with the block.
     """
     with holding(trainer.args.output_dir):
-        checkpoint = resolve_checkpoint(asked, trainer.args.output_dir)
+        checkpoint = resolve_checkpoint(asked, trainer.args.output_dir, trainer.model)
         line = look_at(Path(checkpoint)).line if checkpoint else ()
         trainer._line = on_main_process(lambda: (uuid4().hex[:16], line))
         args, skips = trainer.args, trainer.args.ignore_data_skip
@@ -72,27 +77,20 @@ def holding(output_dir: str | os.PathLike[str]) -> Iterator[None]:
 
     All raise `ConfigurationError` if another run holds the folder, `CheckpointSaveError` if it cannot be written.
     """
-    held: list[IO[str]] = []
-    on_main_process(lambda: held.append(_hold(Path(output_dir))))
-    try:
+    with ExitStack() as held:
+        on_main_process(lambda: bool(held.enter_context(_hold(Path(output_dir)))))  # other processes get no file
         yield
-    finally:
-        for file in held:
-            file.close()
 
 
 def _hold(folder: Path) -> IO[str]:
-    """Return the file with a record lock, in which forked workers have no part: they cannot keep it.
-
-    Trap: the lock is gone as soon as this process closes the file anywhere, so nothing else may open it.
-    """
+    """Return the file with its lock. With `lockf` that would be gone as soon as this process has copied the folder."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = open(folder / LOCK_FILE, "a+", encoding="utf-8")  # noqa: SIM115
+        _LOCKS.add(file := open(folder / LOCK_FILE, "a+", encoding="utf-8"))  # noqa: SIM115
         try:
             import fcntl
 
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):
             file.seek(0)
             raise ConfigurationError(

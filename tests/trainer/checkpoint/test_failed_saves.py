@@ -72,3 +72,12 @@ def test_a_checkpoint_that_is_written_again_is_deleted_first_and_what_somebody_k
         (write_checkpoint(tmp_path, 6, complete=False) / "model.safetensors").write_bytes(b"new")
     assert complete_checkpoints(tmp_path) == [folder]
     assert (tmp_path / "kept").read_bytes() == b"content"
+
+
+def test_of_a_link_to_a_checkpoint_a_save_deletes_the_link_alone(saving, tmp_path):
+    elsewhere = write_checkpoint(tmp_path / "another disk", 6)
+    (tmp_path / "checkpoint-6").symlink_to(elsewhere)
+    with saving:
+        write_checkpoint(tmp_path, 6, complete=False)
+    assert not (tmp_path / "checkpoint-6").is_symlink()
+    assert look_at(elsewhere).fault is None

@@ -3,19 +3,21 @@
 import json
 import os
 import shutil
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 from peft import LoraConfig
 from transformers import TrainerCallback
+from trl import GRPOConfig, GRPOTrainer
 
 from tests.support.marks import slow
 from tests.support.refusals import refused
 from tests.support.runs import StopAfter, assert_equal_weights, says_a_digit, weights
 from trl_vade import VADEGRPOTrainer
 from trl_vade.checkpoints import complete_checkpoints
-from trl_vade.errors import CheckpointSaveError
+from trl_vade.errors import CheckpointIncompleteError, CheckpointSaveError, ConfigurationError
 from trl_vade.selection.log import SelectionLog
 from trl_vade.trainer.checkpoint.resuming import write_marker
 
@@ -107,9 +109,11 @@ def test_states_and_a_log_that_are_missing_are_named_and_training_goes_on(begin,
     assert all(name in said for name in ("random numbers", "optimizer", "scheduler"))
 
 
-def test_the_last_whole_checkpoint_is_deleted_only_when_the_next_is_whole(begin, monkeypatch):
+@pytest.mark.parametrize("changes", [{}, {"shuffle_dataset": False}], ids=["usual", "plain GRPO"])
+def test_the_last_whole_checkpoint_is_deleted_only_when_the_next_is_whole(begin, monkeypatch, changes):
     """With `save_total_limit` the Trainer deletes it inside the save, before TRL has written its last file."""
-    trainer = begin(save_total_limit=1)
+    trainer = begin(save_total_limit=1, **changes)
+    assert (trainer.selection is None) == bool(changes)
 
     def full(folder, line):
         if folder.name == "checkpoint-3":
@@ -122,6 +126,66 @@ def test_the_last_whole_checkpoint_is_deleted_only_when_the_next_is_whole(begin,
     folder = Path(trainer.args.output_dir)
     assert complete_checkpoints(folder) == [folder / "checkpoint-2"]
     assert trainer.args.save_total_limit == 1
+    monkeypatch.undo()
+    assert go_on(begin(save_total_limit=1, **changes)) == 2  # what is left of checkpoint-3 is nobody else's
+    assert names(folder) == ["checkpoint-4"]
+
+
+def test_checkpoints_of_the_stock_trainer_stay_as_they_are(text_model_path, text_rows, make_args, begin):
+    args = make_args(GRPOConfig, save_strategy="steps", save_steps=1, max_steps=2)
+    GRPOTrainer(text_model_path, says_a_digit, args, text_rows).train()
+    before = contents(args.output_dir)
+    for asked in (None, "auto"):
+        with refused(ConfigurationError, ["checkpoint-1", "checkpoint-2"], ["another output_dir", "model", "mv"]):
+            begin(save_total_limit=1).train(resume_from_checkpoint=asked)
+    assert contents(args.output_dir) == before
+
+
+def test_a_run_that_goes_back_sets_aside_what_it_abandons_with_a_whole_log_each_time(begin, caplog):
+    """By the command of the refusal, which goes on to work."""
+    folder, logs = Path(begin().args.output_dir), []
+    for number, temperature in enumerate((1.0, 0.2, 5.0)):
+        if number:
+            for _ in range(2):
+                with refused(ConfigurationError, ["checkpoint-3", "checkpoint-4"], ["mv"]) as error:
+                    begin().train(resume_from_checkpoint=folder / "checkpoint-2")
+            subprocess.run(str(error.value).splitlines()[-1], shell=True, check=True)
+            assert names(folder) == ["checkpoint-1", "checkpoint-2"]
+            assert names(folder / f"_aside-{number}") == ["checkpoint-3", "checkpoint-4"]
+            assert SelectionLog(folder / f"_aside-{number}").read() == logs[-1]
+        trainer = begin(temperature=temperature)
+        trainer.train(resume_from_checkpoint=folder / "checkpoint-2" if number else None)
+        trainer.save_state()
+        logs.append(SelectionLog(folder).read())
+    assert logs[0] != logs[1] != logs[2]
+    assert [line[:2] for line in logs] == [logs[0][:2]] * 3
+    assert "cannot be continued" not in caplog.text
+    for name in ("vade_posterior.safetensors", "trainer_state.json"):
+        kept = {path.parent.name: path.read_bytes() for path in folder.glob(f"*/{name}")}
+        assert kept["_aside-1"] != kept["_aside-2"], name
+    with refused(ConfigurationError, ["checkpoint-4"], ["mv"]) as error:
+        begin().train()
+    subprocess.run(str(error.value).splitlines()[-1], shell=True, check=True)
+    assert SelectionLog(folder / "_aside-3").read() == logs[-1]
+    begin(stop=1).train()
+    assert not [*folder.glob("vade_selection-*")]
+
+
+def test_a_damaged_trainer_state_is_said_before_anything_is_loaded(begin):
+    begin(stop=2).train()
+    path = Path(begin().args.output_dir) / "checkpoint-2" / "trainer_state.json"
+    content = path.read_bytes()
+    for place in (0, content.index(b"max_steps"), content.index(b"global_step") + 13, len(content) // 2):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 0x90]) + content[place + 1 :])
+        with refused(CheckpointIncompleteError, [path], ["resume_from_checkpoint"]):
+            begin().train(resume_from_checkpoint="auto")
+
+
+@pytest.mark.parametrize("adapters", [False, True])
+def test_a_whole_model_goes_on_with_no_adapters_and_adapters_with_no_whole_model(begin, adapters):
+    begin(stop=2, adapters=adapters).train()
+    with refused(ConfigurationError, ["checkpoint-2", "adapters", "a whole model"], ["peft_config", "output_dir"]):
+        begin(adapters=not adapters).train(resume_from_checkpoint="auto")
 
 
 def test_a_marker_names_every_file_that_a_resume_reads_and_the_runs_before(checkpointed_run):

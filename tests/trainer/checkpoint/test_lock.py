@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -55,6 +56,7 @@ def test_a_folder_that_another_process_trains_in_is_refused_until_that_dies(tmp_
             if (worker := os.fork()) == 0:
                 time.sleep(60)  # as a data-loader worker, which outlives its parent
                 os._exit(0)
+            shutil.copytree(tmp_path / "run", tmp_path / "copy")  # which closes the file of the lock, too
             say(str(worker))
             time.sleep(60)
 
@@ -98,7 +100,7 @@ def test_a_folder_that_cannot_be_written_is_found_before_anything_is_generated(t
         trainer.train()
 
 
-@pytest.mark.parametrize("module", [None, SimpleNamespace(LOCK_EX=2, LOCK_NB=4, lockf=lambda *_: os.close(-1))])
+@pytest.mark.parametrize("module", [None, SimpleNamespace(LOCK_EX=2, LOCK_NB=4, flock=lambda *_: os.close(-1))])
 def test_where_there_are_no_locks_a_run_goes_without(tmp_path, monkeypatch, module):
     """As on Windows, and on some file systems."""
     monkeypatch.setitem(sys.modules, "fcntl", module)

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,13 +13,14 @@ from accelerate.utils import gather_object
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
-from transformers.trainer_callback import ExportableState
+from transformers.trainer_callback import ExportableState, TrainerState
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
-from trl_vade.checkpoints import MARKER_FILE, PREFIX, checkpoints, find_checkpoint, write_marker
+from trl_vade.checkpoints import BEGUN, PREFIX, TRAINER_STATE_FILE, find_checkpoint, remove, rotate, write_marker
 from trl_vade.errors import (
     CheckpointIncompleteError,
     CheckpointSaveError,
+    ConfigurationError,
     ReplicaDivergenceError,
     SnapshotMismatchError,
     VADEError,
@@ -38,12 +38,29 @@ logger = get_logger(__name__)
 REFERENCE_FILE = "reference_model/weights.safetensors"
 
 
-def resolve_checkpoint(asked: str | os.PathLike[str] | bool | None, output_dir: str | os.PathLike[str]) -> str | None:
-    """Return the folder of `find_checkpoint`, and log its notices. All processes must take part."""
+def resolve_checkpoint(asked: Any, output_dir: str | os.PathLike[str], model: Any = None) -> str | None:
+    """Return the folder of `find_checkpoint`, fit for `model`, and log its notices. All processes must take part."""
     chosen, notices = on_main_process(lambda: find_checkpoint(asked, output_dir))
     for notice in notices:
         logger.warning(notice)
+    if chosen:
+        _refuse_unfit(Path(chosen), model)
     return chosen
+
+
+def _refuse_unfit(checkpoint: Path, model: Any) -> None:
+    try:
+        TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_FILE))
+    except Exception as error:
+        way = "Put a copy of it back, or set resume_from_checkpoint to an earlier checkpoint."
+        raise CheckpointIncompleteError(f"{checkpoint / TRAINER_STATE_FILE} was damaged ({error!r}). {way}") from error
+    adapters = (checkpoint / "adapter_config.json").is_file()
+    if adapters != hasattr(model, "peft_config") and (adapters or (checkpoint / "config.json").is_file()):
+        kinds = ("a whole model", "adapters")
+        raise ConfigurationError(
+            f"{checkpoint} holds {kinds[adapters]}, and this run trains {kinds[not adapters]}. Set peft_config "
+            "(--use_peft) as its run did, or start a new run from its weights in another output_dir."
+        )
 
 
 def load_saved_weights(model: Any, directory: str | os.PathLike[str]) -> None:
@@ -114,9 +131,8 @@ def checkpoint_being_saved(trainer: Any, trial: Any) -> Iterator[Path]:
     output_dir, limit = trainer._get_output_dir(trial), args.save_total_limit
     folder = Path(output_dir) / f"{PREFIX}{step}"
     try:
-        if args.should_save and folder.is_dir():  # torch would write into its files, which a push may have links to
-            (folder / MARKER_FILE).unlink(missing_ok=True)
-            shutil.rmtree(folder)
+        if args.should_save:  # torch would write into its files, which a push may have links to
+            remove(folder)
         wait()
         yield folder
         wait()  # all have written their files
@@ -134,11 +150,8 @@ def checkpoint_being_saved(trainer: Any, trial: Any) -> Iterator[Path]:
     finally:
         args.save_total_limit = limit
     if args.should_save and (limit or 0) > 0:
-        # By step: `rotate_checkpoints` of transformers 5.24 goes by a clock, which may have stepped back.
-        kept = {folder, Path(trainer.state.best_model_checkpoint or folder)}
-        old = [path for path in checkpoints(output_dir) if path not in kept]
-        for path in old[: max(len(old) + len(kept) - limit, 0)]:
-            shutil.rmtree(path, ignore_errors=True)
+        # `rotate_checkpoints` of transformers 5.24 goes by a clock, which may have stepped back.
+        rotate(folder, {Path(trainer.state.best_model_checkpoint or folder)}, limit)
 
 
 @contextmanager
@@ -147,6 +160,8 @@ def model_being_saved(trainer: Any, folder: Path, *, by_trainer: bool) -> Iterat
     of_checkpoint = by_trainer and folder != Path(trainer.args.output_dir)
     if trainer.selection is not None:
         save_posterior(trainer, folder, checkpoint=by_trainer)
+    elif of_checkpoint and trainer.args.should_save:
+        save_whole(folder / BEGUN, b"")
     if trainer.args.sync_ref_model and of_checkpoint:
         _save_reference_model(trainer, folder / REFERENCE_FILE)
     yield
