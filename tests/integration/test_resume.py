@@ -61,7 +61,6 @@ def test_adapters_resume_bit_for_bit(start, world):
         assert_same_end(resumed_from(start, stop, world, **changes), whole)
 
 
-@pytest.mark.slow
 def test_a_resume_without_data_skip_makes_the_same_choices(start):
     changes = {"ignore_data_skip": True, "max_steps": 14}  # its epochs are counted from the resume
     whole = whole_run(start, **changes)

@@ -86,6 +86,13 @@ def test_the_even_rest_is_that_of_spreads_where_outcomes_are_spreads():
     assert spreads._steps_to_rest()[0] < rates._steps_to_rest()[0]
 
 
+def test_the_even_rest_never_shortens_the_cooldown():
+    sampler = ThompsonSampler(8, cooldown=2, even_rest=1)
+    for rows in ([0, 1], [2, 3]):
+        half_right(sampler, np.array(rows))
+    assert set(sampler.draw(4).sample_index.tolist()) == {4, 5, 6, 7}
+
+
 def taught(rows, **settings):
     """A sampler over 12 rows that has taken over that `rows` are right in a third of the cases."""
     sampler = ThompsonSampler(12, cooldown=5, **settings)
@@ -171,6 +178,8 @@ def test_uniform_passes_over_rows_left_out_and_does_not_come_back_to_them_in_the
     order = stock.draw(10).sample_index.tolist()
     assert sampler.draw(3, exclude=order[1:3]).sample_index.tolist() == [order[0], order[3], order[4]]
     assert sampler.draw(2).sample_index.tolist() == order[5:7]
+    assert sampler.draw(1, exclude=order[:1] + order[7:8]).sample_index.tolist() == order[8:9]
+    assert sampler.draw(1).sample_index.tolist() == order[9:]
 
 
 def test_an_epoch_that_would_take_forever_to_find_is_refused():

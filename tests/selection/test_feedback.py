@@ -93,6 +93,13 @@ def test_a_process_that_does_not_write_learns_the_same_and_says_nothing(make, ca
     assert "No group has had a gradient" in caplog.text
 
 
+def test_a_refill_with_a_gradient_ends_a_streak_of_batches_without_one(make, caplog):
+    feedback = make()
+    for rewards, refill in [*[(RIGHT, 0)] * 9, (MIXED, 1), *[(RIGHT, 0)] * 9]:
+        score(feedback, [rewards], refill=refill)
+    assert "No group has had a gradient" not in caplog.text
+
+
 def test_the_totals_go_on_where_they_were_saved_and_a_lost_log_is_said(make, caplog):
     first = make()
     score(first, [MIXED, RIGHT])

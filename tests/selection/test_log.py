@@ -72,7 +72,7 @@ def test_a_resumed_run_writes_over_what_came_after_its_checkpoint_and_over_nothi
     assert log.path.read_bytes() == content
     assert log.resume(saved) is None
     append(log, 4, rows=(7, 8))
-    assert [line["sample_index"] for line in log.read()] == [[0, 1]] * 3 + [[7, 8]]
+    assert [line["sample_index"] for line in SelectionLog(log.path.parent).read()] == [[0, 1]] * 3 + [[7, 8]]
     assert list(log.path.parent.iterdir()) == [log.path]
 
 

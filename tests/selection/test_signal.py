@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.support.refusals import refused
@@ -152,6 +152,8 @@ def test_bounds_of_fractions_outside_0_and_1_are_learned_from_the_first_batches_
     st.lists(st.lists(st.sampled_from([0.0, 1.0, 0.25, -3.0]), min_size=4, max_size=4), min_size=2, max_size=6),
     st.integers(1, 5),
 )
+@example(None, [[0.0, 1.0, 0.25, -3.0]] * LEARNING + [[9.0, 1.0, 0.0, -9.0]], LEARNING)  # bounds that are learned
+@example(AUTO, [[0.0, 1.0, 1.0, 0.0]] * (LEARNING + 1) + [[0.0, 0.25, 0.75, 1.0]], LEARNING)
 def test_a_resumed_run_sees_its_rewards_as_the_run_that_was_never_stopped(threshold, groups, stop):
     whole, stopped, resumed = (Told(threshold=threshold) for _ in range(3))
     for group in groups[:stop]:

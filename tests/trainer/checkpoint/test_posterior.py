@@ -51,6 +51,7 @@ def test_the_best_model_is_loaded_with_its_weights_at_the_end(vision_model_path,
         return [1.0 / len(evaluations)] * len(completions)
 
     best = {"load_best_model_at_end": True, "metric_for_best_model": "eval_reward", "max_steps": 3}
+    best["save_total_limit"] = 2  # the best checkpoint stays, though it is the oldest
     evaluation = {"eval_strategy": "steps", "eval_steps": 1, "per_device_eval_batch_size": 16}
     args = make_args(save_strategy="steps", save_steps=1, **best, **evaluation)
     trainer = VADEGRPOTrainer(vision_model_path, best_at_first, args, rows, eval_dataset=held_out)

@@ -119,6 +119,7 @@ def test_two_rows_with_the_same_picture_share_it(vision_model_path, tmp_path):
         ({"vade_sampler": "thompson"}, None, (True, True, True)),
         ({"vade_sampler": "uniform"}, None, (True, False, False)),  # TRL to the bit
         ({}, 0.1, (True, False, False)),  # each completion has features of its own
+        ({"loss_type": "bnpo"}, None, (True, True, False)),  # the order is not free
     ],
     ids=str,
 )
