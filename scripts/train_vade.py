@@ -13,6 +13,6 @@ from pathlib import Path
 from trl_vade.cli.main import main
 
 if __name__ == "__main__":
-    # Python put this folder first, and lmms-eval's `import evaluate` would find the script of that name.
+    # Python put this folder first, and `import evaluate` of a reward would find the script of that name.
     sys.path[:] = [folder for folder in sys.path if Path(folder) != Path(__file__).parent]
     main(["train", *sys.argv[1:]])

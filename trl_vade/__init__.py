@@ -17,7 +17,6 @@ _EXPORTS = {
     "ThompsonSampler": "samplers",
     "UniformSampler": "samplers",
     "VADEConsoleCallback": "trainer.console",
-    "VADEEvalCallback": "evaluation.callback",
     "VADEGRPOConfig": "trainer.grpo_config",
     "VADEGRPOTrainer": "trainer.grpo_trainer",
     "VADEReportCallback": "trainer.report",
@@ -28,7 +27,6 @@ _EXPORTS = {
 }
 
 if TYPE_CHECKING:
-    from .evaluation.callback import VADEEvalCallback as VADEEvalCallback
     from .hub.posteriors.repository import load_posterior as load_posterior
     from .samplers import BetaPosterior as BetaPosterior
     from .samplers import Draw as Draw

@@ -126,7 +126,7 @@ def cli_page() -> str:
 # ---------------------------------------------------------------------------------------------------------- Python API
 
 API = {
-    "Training": "trl_vade: VADEGRPOTrainer VADEGRPOConfig VADEEvalCallback VADEConsoleCallback VADEReportCallback",
+    "Training": "trl_vade: VADEGRPOTrainer VADEGRPOConfig VADEConsoleCallback VADEReportCallback",
     "Rewards": "trl_vade.rewards: accuracy_reward relaxed_accuracy_reward format_reward metric_path",
     "Posteriors": "trl_vade: load_posterior BetaPosterior load_snapshot save_snapshot",
     "Samplers": "trl_vade: ThompsonSampler UniformSampler PromptSampler Draw",

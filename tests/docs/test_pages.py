@@ -1,11 +1,9 @@
 """What README.md, CONTRIBUTING.md and docs/ say: their Python runs, and their examples are judged so."""
 
-import inspect
 import json
 import re
 
 import pytest
-from transformers import TrainerCallback
 
 import trl_vade
 from tests.docs.pages import DOCS, ROOT, fences
@@ -48,20 +46,15 @@ def stand_ins(text_model_path, text_rows, monkeypatch, tmp_path):
     """A function that makes a block small; its settings are checked as they are, then those of the tests hold."""
     from tests.support.runs import SMALL_RUN
 
-    config, callback = trl_vade.VADEGRPOConfig, trl_vade.VADEEvalCallback
+    config = trl_vade.VADEGRPOConfig
 
     def small_config(**given):
         config(**given | {"use_cpu": True, "bf16": False})
         few_rows = {"per_device_train_batch_size": 16, "gradient_accumulation_steps": 1, "max_steps": 1}
         return config(**given | SMALL_RUN | {"num_generations": given.get("num_generations", 8)} | few_rows)
 
-    def no_callback(*arguments, **options):  # lmms-eval is an extra; tests/lmms runs it
-        inspect.signature(callback).bind(*arguments, **options)
-        return TrainerCallback()
-
     rows = text_rows.map(lambda row: {"answer": str(row["limit"])})
     monkeypatch.setattr(trl_vade, "VADEGRPOConfig", small_config, raising=False)
-    monkeypatch.setattr(trl_vade, "VADEEvalCallback", no_callback, raising=False)
     monkeypatch.setattr("datasets.load_dataset", lambda name, split: rows)
     monkeypatch.chdir(tmp_path)
     return lambda block: re.sub(r"Qwen/Qwen2\.5-\S+?(?=\")", text_model_path, block)

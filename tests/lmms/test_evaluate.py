@@ -14,9 +14,10 @@ from tests.lmms import stand_ins
 from tests.support.commands import run, said
 from tests.support.hub import connected_hub
 from tests.support.loopback_judge import LoopbackJudge
+from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.evaluation.results import read_results
 from trl_vade.rewards.functions import INSTRUCTION
-from trl_vade.testbed import load_testbed_model
+from trl_vade.testbed import exact_answer_reward, load_testbed_dataset, load_testbed_model
 
 pytestmark = pytest.mark.lmms
 STAND_INS = ("chartqa", "scienceqa", "mathvista", "mathverse", "mixture")
@@ -86,6 +87,24 @@ def test_a_checkpoint_is_evaluated_with_four_seeds_and_the_table_has_the_mean_an
     assert "Published: " in printed
     assert results["versions"]["lmms-eval"] == "0.7.3"
     assert results["judge"]["model"] in printed
+
+
+def test_the_score_of_the_testbed_is_the_trainers_own_validation_reward_for_the_same_completions(
+    model, rows, tmp_path
+):
+    """Greedy ones, of rows in one batch. Of a user's rows the one whose reference cannot be read is left out."""
+    options = ("--temperature", "0", "--limit", "16", "--batch_size", "16")
+    result = evaluate(model, tmp_path / "out", rows, ["testbed", "mixture"], *options)
+    assert result.exit_code == 0, result.output + result.stderr
+    found = read_results(tmp_path / "out")["benchmarks"]
+    one_each = {"num_generations_eval": 1, "per_device_eval_batch_size": 16, "max_completion_length": 12}
+    greedy = {"generation_kwargs": {"top_k": 1}, "report_to": "none", "use_cpu": True}
+    validation = load_testbed_dataset(progress=False)["validation"].select(range(16))
+    args = VADEGRPOConfig(output_dir=str(tmp_path / "run"), **one_each, **greedy)
+    trainer = VADEGRPOTrainer(str(model), exact_answer_reward, args, validation, eval_dataset=validation)
+    assert found["testbed"]["mean"] == 100 * trainer.evaluate()["eval_reward"]
+    assert 0 < found["testbed"]["mean"] < 100
+    assert found["mixture"]["questions"] == 3
 
 
 def test_the_token_reaches_neither_lmms_eval_nor_any_file(published):

@@ -25,7 +25,6 @@ ELSEWHERE = {  # the pages of docs/upstream whose correction is driven both ways
     "tests/evaluation/test_runs.py": "failed_request",
     "tests/evaluation/test_settings.py": "code_executed requirements",
     "tests/evaluation/test_tasks.py": "answer_tags own_task_ignored zero_accuracy",
-    "tests/lmms/test_eval_callback.py": "gradient_checkpointing",
     "tests/lmms/test_evaluate.py": "exit_code image_bounds model_deleted repeats system_prompt",
     "tests/lmms/test_guard.py": "answers_executed generation_config mathvista_answers missing_weights",
     "tests/trainer/checkpoint/test_reference_model.py": "reference_model",

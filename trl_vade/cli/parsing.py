@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Any, NoReturn
 
 import yaml
@@ -42,7 +41,7 @@ class CommandArguments:
 @help_from_docstring
 @dataclass
 class VADEScriptArguments(CommandArguments, ScriptArguments):
-    """The data to train on, the rewards, and benchmarks during the training.
+    """The data to train on, and the rewards.
 
     Args:
         plan_rows: Rows of the training split, for a plan of a data set that is not here.
@@ -50,23 +49,12 @@ class VADEScriptArguments(CommandArguments, ScriptArguments):
         reward_funcs: Reward functions: names of trl.rewards (accuracy_reward, think_format_reward, ...) or dotted
             import paths (my_package.rewards.my_reward). --vade_success_reward names the one that says success.
         testbed_seed: Seed of the embedded data set and model.
-        lmms_tasks: Benchmarks that lmms-eval runs during the training: testbed, scienceqa_img, chartqa, ... (as with
-            `trl-vade evaluate`, without those that need a judge). Needs the extra `eval`.
-        lmms_steps: Optimiser steps from one of these evaluations to the next.
-        lmms_limit: Questions of each benchmark in these evaluations.
-        lmms_data: TASK=FOLDER with the rows of a benchmark, in place of the Hub; `mixture` needs one.
-        lmms_instruction: Text added to every question; `mixture` stands for that of the training mixture.
     """
 
     plan_rows: int | None = None
     plan_processes: int = 1
     reward_funcs: list[str] = field(default_factory=lambda: ["accuracy_reward"])
     testbed_seed: int = 0
-    lmms_tasks: list[str] = field(default_factory=list)
-    lmms_steps: int = 100
-    lmms_limit: int = 64
-    lmms_data: list[str] = field(default_factory=list)
-    lmms_instruction: str | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.reward_funcs, str):  # a recipe may name one without brackets
@@ -76,21 +64,6 @@ class VADEScriptArguments(CommandArguments, ScriptArguments):
         """Load the data set by its name, or raise `ConfigurationError`."""
         name, config, streaming = self.dataset_name, self.dataset_config, self.dataset_streaming
         return load_splits(str(name), config, streaming=streaming, seed=self.testbed_seed)
-
-    def lmms_options(self) -> dict[str, Any]:
-        """Return the arguments of `VADEEvalCallback` beside the trainer; empty without `lmms_tasks`.
-
-        Raises:
-            ConfigurationError: `lmms_data` is not of the form TASK=FOLDER, or nothing would read it.
-        """
-        pairs = [text.partition("=") for text in self.lmms_data]
-        if not all(name and folder for name, _, folder in pairs) or (pairs and not self.lmms_tasks):
-            raise ConfigurationError(
-                f"--lmms_data {' '.join(self.lmms_data)}: write TASK=FOLDER, and name the task in --lmms_tasks."
-            )
-        options = {name: getattr(self, f"lmms_{name}") for name in ("tasks", "limit", "instruction")}
-        data = {name: Path(folder) for name, _, folder in pairs}
-        return {**options, "every_steps": self.lmms_steps, "data": data} if self.lmms_tasks else {}
 
 
 def read_command(arguments: list[str]) -> tuple[CommandArguments, list[str]]:

@@ -11,10 +11,9 @@ from typing import Any
 import trl.rewards
 from trl import ModelConfig, get_peft_config, get_quantization_config
 
-from trl_vade import VADEEvalCallback, VADEGRPOConfig, VADEGRPOTrainer
+from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.checkpoints import find_checkpoint
 from trl_vade.errors import ConfigurationError, HubError, VADEError
-from trl_vade.evaluation.callback import planned
 from trl_vade.hub.uploading import is_hub_id
 from trl_vade.trainer.presets import setting
 
@@ -83,12 +82,6 @@ def make_trainer(
             f"names on the Hub such as user/name, or to {TESTBED!r}; or give --recipe NAME."
         )
     rewards = [load_reward(name) for name in script_args.reward_funcs]
-    lmms_options = script_args.lmms_options()
-    if lmms_options:
-        try:
-            planned(training_args, **lmms_options)  # refused, if it has to be, before a model is loaded
-        except ConfigurationError as error:
-            raise ConfigurationError(f"--lmms_tasks, --lmms_data, --lmms_steps, --lmms_limit: {error}") from error
 
     # 1. Data and model. The testbed is built once and cached, so the other processes wait for the first.
     with training_args.main_process_first(desc="building the testbed"):
@@ -110,7 +103,7 @@ def make_trainer(
         "dtype": model_args.dtype,
         **(training_args.model_init_kwargs or {}),
     }
-    trainer = VADEGRPOTrainer(
+    return VADEGRPOTrainer(
         model=model_args.model_name_or_path,
         reward_funcs=rewards,
         args=training_args,
@@ -119,10 +112,6 @@ def make_trainer(
         quantization_config=get_quantization_config(model_args),
         peft_config=get_peft_config(model_args),
     )
-
-    if lmms_options:
-        trainer.add_callback(VADEEvalCallback(trainer, **lmms_options))
-    return trainer
 
 
 def load_reward(name: str):

@@ -12,8 +12,8 @@ from trl_vade.errors import EvaluationError
 from trl_vade.rewards.arithmetic import value_of
 
 
-def correct(instruction: str | None = None, system_prompt: str | None = None) -> None:
-    """Correct lmms-eval 0.7.3 in this process. A second call changes only the two texts.
+def correct(instruction: str | None, system_prompt: str | None) -> None:
+    """Correct lmms-eval 0.7.3 in this process.
 
     `instruction` is added to every question, after a blank line; rows in the trainer's form have their own.
     `system_prompt` comes before every question that has none of its own.
@@ -22,19 +22,17 @@ def correct(instruction: str | None = None, system_prompt: str | None = None) ->
     from lmms_eval import tasks
     from lmms_eval.api.task import ConfigurableMessagesTask
 
-    if not hasattr(ConfigurableMessagesTask.doc_to_messages, "__wrapped__"):
-        # Each manager indexes about a thousand task files, which takes three seconds; ours include them by path.
-        tasks.TaskManager.__init__ = functools.partialmethod(tasks.TaskManager.__init__, include_defaults=False)
-        ConfigurableMessagesTask.doc_to_messages = _with_texts(ConfigurableMessagesTask.doc_to_messages)
-    ConfigurableMessagesTask.vade_texts = (instruction, system_prompt)
+    # Each manager indexes about a thousand task files, which takes three seconds; ours include them by path.
+    tasks.TaskManager.__init__ = functools.partialmethod(tasks.TaskManager.__init__, include_defaults=False)
+    stock = ConfigurableMessagesTask.doc_to_messages
+    ConfigurableMessagesTask.doc_to_messages = _with_texts(stock, instruction, system_prompt)
 
 
-def _with_texts(doc_to_messages: Any) -> Any:
+def _with_texts(doc_to_messages: Any, instruction: str | None, system_prompt: str | None) -> Any:
     """Add an instruction and a system prompt, which models that take messages ignore (models/chat/qwen2_5_vl.py)."""
 
     @functools.wraps(doc_to_messages)
     def with_texts(self: Any, row: dict[str, Any], **named: Any) -> Any:
-        instruction, system_prompt = self.vade_texts
         messages = doc_to_messages(self, row, **named)
         if instruction and not callable(self.config.doc_to_messages):  # rows in the trainer's form have it already
             last = [part for part in messages[-1]["content"] if part["type"] == "text"][-1]

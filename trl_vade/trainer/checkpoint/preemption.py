@@ -28,11 +28,6 @@ class LastCheckpoint(TrainerCallback):
         self._accelerator = accelerator
         self._received: int | None = None
 
-    @property
-    def asked(self) -> bool:
-        """Return whether a signal has arrived and the optimiser step has not ended."""
-        return self._received is not None
-
     @contextmanager
     def watching(self, args: Any) -> Iterator[None]:
         """Catch the signals within the block, and raise the one that arrived after it: not after an error."""
@@ -62,7 +57,7 @@ class LastCheckpoint(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Ask for a save and a stop on all processes if any has a signal; it may reach one a step before another."""
-        asked = self.asked
+        asked = self._received is not None
         if self._accelerator.num_processes > 1:
             asked = bool(gather(torch.tensor([asked], device=self._accelerator.device)).any())
         if asked:
