@@ -1,12 +1,13 @@
 """A run whose files are damaged or not all there yet; what a finished one tells is in test_summary.py."""
 
 import json
+import shutil
 
 import numpy as np
 
 from tests.support.finished_run import BATCHES, HISTORY, write_run
 from tests.support.refusals import refused
-from trl_vade.checkpoints import TRAINER_STATE_FILE
+from trl_vade.checkpoints import TRAINER_STATE_FILE, write_marker
 from trl_vade.errors import SnapshotNotFoundError
 from trl_vade.selection.log import SELECTION_LOG_FILE, SelectionLog
 from trl_vade.selection.outcomes import group_outcomes
@@ -60,5 +61,12 @@ def test_a_killed_run_is_read_from_its_selection_log_and_its_newest_whole_state(
         (tmp_path / TRAINER_STATE_FILE).write_text(json.dumps(newer))
         assert read_run(tmp_path).history[-1]["step"] == expected
     (tmp_path / TRAINER_STATE_FILE).unlink()
+    abandoned = tmp_path / "checkpoint-9"  # by a run that went on from step 2, and brought back by a copy
+    abandoned.mkdir()
+    (abandoned / TRAINER_STATE_FILE).write_text(json.dumps(newer))
+    for folder, line in ((abandoned, [("a", 9)]), (tmp_path / "checkpoint-4", [("a", 2), ("b", 4)])):
+        write_marker(folder, line)
+    assert read_run(tmp_path).history[-1]["step"] == 4
+    shutil.rmtree(abandoned)
     (tmp_path / "checkpoint-4" / TRAINER_STATE_FILE).unlink()  # half deleted
     assert {entry["step"] for entry in read_run(tmp_path).history} == {1, 2}

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trl_vade.checkpoints import TRAINER_STATE_FILE
+from trl_vade.checkpoints import TRAINER_STATE_FILE, complete_checkpoints
 from trl_vade.errors import SnapshotNotFoundError
 
 from ..log import SelectionLog
@@ -141,9 +141,14 @@ def read_kept(path: Path) -> dict[str, Any]:
 
 
 def _history(folder: Path) -> list[dict[str, Any]]:
-    """Return the log history of the highest step, in `folder` or in a checkpoint, which may be half written."""
-    found = []
+    """Return the log history of the highest step, in `folder` or in a checkpoint, which may be half written.
+
+    Of whole checkpoints the newest counts: another one with a higher step was abandoned.
+    """
+    found, older = [], complete_checkpoints(folder)[:-1]
     for path in [folder / TRAINER_STATE_FILE, *folder.glob(f"*checkpoint*/{TRAINER_STATE_FILE}")]:
+        if path.parent in older:
+            continue
         with suppress(OSError, ValueError, LookupError):
             state = json.loads(path.read_text(encoding="utf-8"))
             found.append((state["global_step"], state["log_history"]))
