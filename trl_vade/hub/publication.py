@@ -36,9 +36,9 @@ logger = get_logger(__name__)
 
 SAY_EVERY = 60.0  # seconds between two messages about a long wait
 
-PRIVATE = (LOCK_FILE, "vade_selection-*.jsonl")  # the latter are the choices of earlier runs
+PRIVATE = (LOCK_FILE, "training_args.bin", "vade_selection-*.jsonl")  # all settings; the choices of earlier runs
 _NOT_PUSHED = ("_", PREFIX, LAST_CHECKPOINT)
-_FOR_A_RESUME = ("optimizer", "scheduler", "scaler", "rng_state", "trainer_state", "entropy_ctrl_state", "vade_")
+_NOT_IN_ROOT = ("README", "optimizer", "scheduler", "scaler", "rng_state", "trainer_state", "entropy_ctrl", "vade_")
 
 Rows = Callable[[], tuple[Any, NDArray[np.int64]]]  # the training set, and the keys of its rows
 

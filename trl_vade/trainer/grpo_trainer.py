@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate.logging import get_logger
 from trl import GRPOTrainer
 
 from trl_vade.data.decoding import naming_row
@@ -47,6 +48,8 @@ from .run_start import start_run, whole_run
 from .seams import arguments_of, signature_of
 from .selection_choice import make_selection
 from .thinning import PLACE, ROW_SHARE
+
+logger = get_logger(__name__)
 
 
 class VADEGRPOTrainer(GRPOTrainer):
@@ -279,6 +282,9 @@ class VADEGRPOTrainer(GRPOTrainer):
 
     def _load_best_model(self):
         self._weights_left_out = False
+        if not Path(best := self.state.best_model_checkpoint).is_dir():  # an error with FSDP, or with a limit of 1
+            self.state.best_model_checkpoint = None
+            return logger.warning(f"The best checkpoint, {best}, is gone: the model stays that of the last step.")
         super()._load_best_model()
         if self._weights_left_out:
             load_saved_weights(self.model, self.state.best_model_checkpoint)
