@@ -62,6 +62,8 @@ class Publication:
         self._stagings: dict[Any, Staging] = {}  # by branch
         if args.push_to_hub:
             self.open()
+            if args.load_best_model_at_end and args.hub_strategy == HubStrategy.CHECKPOINT:
+                logger.warning("load_best_model_at_end: only hub_strategy='all_checkpoints' pushes the best as well.")
             if rows:
                 name = args.vade_posterior_hub_id or f"{self.model.repo_id}-posterior"
                 self.posterior_repo = _existing(replace(self.model, repo_id=name, repo_type="dataset")).repo_id
