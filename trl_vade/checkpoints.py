@@ -28,7 +28,7 @@ TRAINER_STATE_FILE = "trainer_state.json"
 FORMAT = 1
 JIT_MARK = "checkpoint-is-incomplete.txt"  # marks an unfinished save of `enable_jit_checkpoint` (transformers 5.23)
 UNMARKED = f"it has no {MARKER_FILE}: its save was stopped, or another trainer wrote it"
-_NOT_READ = (MARKER_FILE, JIT_MARK, "README.md")  # by a resume
+_NOT_READ = (MARKER_FILE, JIT_MARK, "README.md", "training_args.bin")  # by a resume; the last is never pushed
 _NAME = re.compile(f"{PREFIX}([0-9]+)")
 
 
@@ -64,7 +64,7 @@ def look_at(folder: Path) -> Checkpoint:
 
 
 def _is_there(path: Path, size: int) -> bool:
-    return path.is_file() and path.stat().st_size == size
+    return path.name in _NOT_READ or (path.is_file() and path.stat().st_size == size)
 
 
 def checkpoints(output_dir: str | os.PathLike[str]) -> list[Path]:
