@@ -258,3 +258,10 @@ def test_a_marker_of_another_form_is_said_and_its_checkpoint_is_neither_passed_o
             resolve_checkpoint(asked, folder.parent)
     newer = write_checkpoint(folder.parent, 4)
     assert resolve_checkpoint("auto", folder.parent) == str(newer)
+
+
+def test_the_settings_in_a_checkpoint_may_lack_as_they_are_not_pushed(folder):
+    marker = json.loads((folder / MARKER_FILE).read_text())
+    marker["files"]["training_args.bin"] = 7  # by release 0.1.0
+    (folder / MARKER_FILE).write_text(json.dumps(marker))
+    assert look_at(folder).fault is None

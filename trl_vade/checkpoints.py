@@ -35,7 +35,7 @@ FORMAT = 1
 JIT_MARK = "checkpoint-is-incomplete.txt"  # marks an unfinished save of `enable_jit_checkpoint` (transformers 5.23)
 UNMARKED = f"it has no {MARKER_FILE}: its save was stopped"
 FOREIGN = f"another trainer wrote it, without a {MARKER_FILE}: to train its weights on, set it as a new run's model"
-_NOT_READ = (MARKER_FILE, BEGUN, JIT_MARK, "README.md")  # by a resume
+_NOT_READ = (MARKER_FILE, BEGUN, JIT_MARK, "README.md", "training_args.bin")  # by a resume; the last is never pushed
 _NAME = re.compile(f"{PREFIX}([0-9]+)")
 
 
@@ -72,7 +72,8 @@ def look_at(folder: Path) -> Checkpoint:
             return Checkpoint(folder, step, fault, foreign=True)
         line = tuple((str(run), int(at)) for run, at in found["line"])
         sizes = {path: path.stat().st_size for name in found["files"] if (path := folder / name).is_file()}
-        lacking = (each for each in found["files"].items() if sizes.get(folder / each[0]) != each[1])
+        read = {name: size for name, size in found["files"].items() if Path(name).name not in _NOT_READ}
+        lacking = (each for each in read.items() if sizes.get(folder / each[0]) != each[1])
         faults = (f"{name} is missing or no longer has its {size} bytes" for name, size in lacking)
         return Checkpoint(folder, line[-1][1], next(faults, None), line=line)
     except Exception:  # whatever a power cut has left

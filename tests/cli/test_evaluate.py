@@ -110,7 +110,7 @@ def test_every_option_reaches_the_evaluation(model, tmp_path):
     assert (given["--seed"], given["--limit"], given["--batch_size"]) == ("3", "4", "3")
 
 
-def test_the_results_are_published_where_that_was_asked_for(model, hub):
+def test_the_results_are_published_where_that_was_asked_for(model, hub, monkeypatch):
     made()
     options = ["--push_to_hub", "you/tiny", "--hub_revision", "try", "--private"]
     result = command("--seeds", "0,1", *options, model=model)
@@ -121,6 +121,13 @@ def test_the_results_are_published_where_that_was_asked_for(model, hub):
     files = hub.repos["you/tiny"].files("try")
     assert b"62.5" in files["README.md"]
     assert [path for path in files if path.endswith("/results.json")]
+
+    def deleted_meanwhile(*arguments):
+        del hub.repos["you/tiny"]
+
+    monkeypatch.setattr("trl_vade.evaluation.run.evaluate", deleted_meanwhile)
+    said(command("--seeds", "0,1", "--push_to_hub", "you/tiny", model=model), 1, "you/tiny", "404")
+    assert not hub.repos  # it would be public
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,16 @@
 
 import logging
 import re
+import shutil
 import signal
 import threading
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from datasets import load_dataset
+from huggingface_hub import constants, snapshot_download
+from peft import LoraConfig
 from transformers import AutoModelForCausalLM, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
@@ -16,7 +20,7 @@ from tests.support.marks import slow
 from tests.support.refusals import refused, says
 from tests.support.runs import SMALL_RUN, assert_equal_weights, says_a_digit, weights
 from trl_vade import VADEGRPOTrainer, load_posterior
-from trl_vade.checkpoints import JIT_MARK
+from trl_vade.checkpoints import JIT_MARK, look_at
 from trl_vade.errors import ConfigurationError, HubError
 from trl_vade.hub.staging import files_in
 from trl_vade.samplers.snapshot import POSTERIOR_FILE
@@ -75,15 +79,21 @@ def assert_model(files, checkpoint):
     """The weights in the root and the posterior beside them are those of the checkpoint."""
     for name in ("model.safetensors", POSTERIOR_FILE):
         assert files[name] == (checkpoint / name).read_bytes()
-    assert {"config.json", "tokenizer.json", "training_args.bin", "README.md"} <= files.keys()
-    assert not {"optimizer.pt", "trainer_state.json", "rng_state.pth"} & files.keys()
+    assert {"config.json", "tokenizer.json", "README.md"} <= files.keys()
+    assert not {"optimizer.pt", "trainer_state.json", "rng_state.pth", "training_args.bin"} & files.keys()
 
 
 def assert_whole(files, folder, checkpoint):
-    """A folder of the repository is the checkpoint, file by file."""
+    """A folder of the repository is the checkpoint, file by file, but for what no resume reads."""
     there = {path.removeprefix(f"{folder}/"): data for path, data in files.items() if path.startswith(f"{folder}/")}
-    assert there == {path: file.read_bytes() for path, file in files_in(checkpoint).items() if path != JIT_MARK}
+    here = {path: file for path, file in files_in(checkpoint).items() if path not in (JIT_MARK, "training_args.bin")}
+    assert there == {path: file.read_bytes() for path, file in here.items()}
     assert "trainer_state.json" in there
+    with TemporaryDirectory() as downloaded:
+        for path, data in there.items():
+            (Path(downloaded) / path).parent.mkdir(parents=True, exist_ok=True)
+            (Path(downloaded) / path).write_bytes(data)
+        assert look_at(Path(downloaded)).fault is None
 
 
 def newest_posterior(hub):
@@ -103,7 +113,18 @@ def newest_posterior(hub):
         ("all_checkpoints", ["checkpoint-2"], ["checkpoint-2", "checkpoint-4"]),
     ],
 )
-def test_each_save_is_one_commit_with_the_posterior_of_its_step(hub, run, out, strategy, first, last, capsys):
+def test_each_save_is_one_commit_with_the_posterior_of_its_step(
+    hub, run, out, strategy, first, last, capsys, monkeypatch, tmp_path
+):
+    """By Xet, too. Files behind a link do not go along, but a checkpoint that was moved away does."""
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", False)
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "id_rsa").write_text("secret")
+    (out / "notes").mkdir(parents=True)
+    (out / "notes" / "mine.txt").write_text("mine")
+    for folder in (out, out / "notes"):
+        (folder / "data").symlink_to(tmp_path / "home")
+        (folder / "key").symlink_to(tmp_path / "home" / "id_rsa")
     waiting = Until()
     hub.fault(COMMIT, hold=waiting.event)  # the second save comes while the first is being sent
     trainer = run([waiting], hub_strategy=strategy)
@@ -112,11 +133,18 @@ def test_each_save_is_one_commit_with_the_posterior_of_its_step(hub, run, out, s
     assert events == [("2", trainer.hub_model_id), ("4", trainer.hub_model_id)]
     for commit, step, found in zip(commits(hub), (2, 4), (first, last), strict=True):
         assert_model(commit.files, out / f"checkpoint-{step}")
-        assert folders(commit.files) == found
+        assert folders(commit.files) == sorted([*found, "notes"])
+        assert [path for path, data in commit.files.items() if data in (b"secret", b"mine")] == ["notes/mine.txt"]
         assert not [path for path in commit.files if JIT_MARK in path]
         for folder in found:
             assert_whole(commit.files, folder, out / folder.replace("last-checkpoint", f"checkpoint-{step}"))
     assert not [*out.glob("_hub*")]
+    assert hub.xorbs
+    moved = shutil.move(out / "checkpoint-4", tmp_path / "disk")
+    (out / "checkpoint-4").symlink_to(moved)
+    trainer.push_to_hub()
+    for folder in last[-1:]:
+        assert_whole(hub.repos[RUN].files(), folder, moved)
 
 
 @pytest.mark.slow
@@ -133,7 +161,6 @@ def test_a_model_is_pushed_with_the_arguments_of_the_call_though_the_settings_di
     assert here <= {path.name for path in out.iterdir()}
     assert not here & files.keys()
     assert "vade_report.png" in files
-    del files["training_args.bin"]  # TRL's
     assert [path for path, data in files.items() if str(out).encode() in data] == []
     future = trainer.push_to_hub(blocking=False, revision="exp")
     assert future.result(timeout=30).oid == hub.repos[RUN].branches["exp"]
@@ -164,6 +191,57 @@ def test_posteriors_are_in_their_own_repository_with_the_names_of_their_rows(hub
     assert newest.pass_rate.tolist() == posterior.posterior_mean[newest.index].tolist()
     table = load_dataset("you/run-posterior", split="train")
     assert (table["index"], table["sample_id"]) == (newest.index.tolist(), [f"row-{row}" for row in newest.index])
+
+
+def test_a_run_that_begins_anew_takes_the_place_of_an_earlier_one(hub, run, caplog, tmp_path):
+    run(hub_strategy="all_checkpoints")
+    hub.fault(COMMIT, status=500, times=3)  # its second push is the first to arrive
+    run(hub_strategy="checkpoint", output_dir=str(tmp_path / "other"), max_steps=3, save_steps=1)
+    assert folders(hub.repos[RUN].files()) == ["last-checkpoint"]
+    assert folders(hub.repos[POSTERIOR].files()) == [f"step-00000{step}" for step in (1, 2, 3)]
+    assert newest_posterior(hub) == 3
+    assert says(caplog.text, "checkpoint-2, checkpoint-4")
+
+
+def test_the_card_of_an_adapter_is_that_of_its_run(hub, text_model_path, text_rows, make_args):
+    """PEFT writes an empty one into each checkpoint."""
+    args, adapter = make_args(**PUSHING | {"max_steps": 2}), LoraConfig(target_modules="all-linear")
+    VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows, peft_config=adapter).train()
+    files = hub.repos[RUN].files()
+    assert "adapter_model.safetensors" in files
+    assert f"datasets/{RUN}-posterior" in files["README.md"].decode()
+
+
+class LoseTheBest(TrainerCallback):
+    def on_save(self, args, state, control, **kwargs):
+        if state.global_step == state.max_steps:
+            shutil.rmtree(state.best_model_checkpoint)
+
+
+@pytest.mark.slow
+def test_a_best_checkpoint_that_is_gone_is_said_and_ends_no_run(
+    hub, text_model_path, text_rows, make_args, caplog, out, tmp_path
+):
+    """In the run itself, and in one that is downloaded, with which it was not pushed."""
+
+    def make(*callbacks, **settings):
+        best = {"load_best_model_at_end": True, "eval_strategy": "steps", "metric_for_best_model": "eval_score"}
+        args = make_args(**PUSHING | best | {"eval_steps": 2, "save_total_limit": 1} | settings)
+        rows = {"train_dataset": text_rows, "eval_dataset": text_rows.select(range(4))}
+        falling = iter((3.0, 2.0, 1.0))
+        score = {"compute_metrics": lambda _: {"score": next(falling)}}
+        return VADEGRPOTrainer(text_model_path, says_a_digit, args, callbacks=[*callbacks], **rows, **score)
+
+    trainer = make(LoseTheBest(), hub_strategy="checkpoint")
+    assert says(caplog.text, "all_checkpoints")
+    trainer.train()
+    assert says(caplog.text, f"{out}/checkpoint-2")
+    caplog.clear()
+    trainer = make(output_dir=snapshot_download(RUN, local_dir=tmp_path / "downloaded"), max_steps=6)
+    assert not says(caplog.text, "all_checkpoints")
+    trainer.train(resume_from_checkpoint="auto")
+    assert trainer.state.global_step == 6
+    assert says(caplog.text, f"{out}/checkpoint-2")
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 import logging
 
 import pytest
+from huggingface_hub import constants
 
 from tests.support.hub import offline
 from tests.support.refusals import refused, says
@@ -48,6 +49,20 @@ def test_a_folder_is_one_commit_and_the_same_again_is_none(hub, folder):
     assert (commits(hub), first.oid, again.oid) == (["Step 4"], *[hub.repos["you/run"].branches["main"]] * 2)
 
 
+def test_with_xet_a_push_of_any_number_of_files_is_one_commit(hub, folder, monkeypatch):
+    """`upload_folder` of huggingface_hub 2.4 makes several above 250 files."""
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", False)
+    ensure_repo(RUN)
+    for step in (3, 4):
+        for process in range(300):
+            state = folder / "last-checkpoint" / f"rng_state_{process}.pt"
+            state.write_text(f"{process} at step {step}")
+        push(folder, f"Step {step}")
+    assert pushed(hub) == local(folder)
+    assert commits(hub) == ["Step 4", "Step 3"]
+    assert hub.xorbs
+
+
 def test_a_repository_is_made_as_asked_and_an_existing_one_is_left_as_it_is(hub, folder):
     hub.fault("POST /api/repos/create", status=503)  # it is busy for a moment
     assert ensure_repo(HubTarget("run")).repo_id == "you/run"
@@ -57,9 +72,13 @@ def test_a_repository_is_made_as_asked_and_an_existing_one_is_left_as_it_is(hub,
     target = ensure_repo(HubTarget("you/run", revision="run/7"))
     push(folder, target=target)
     assert (pushed(hub, revision="run/7"), pushed(hub)) == (local(folder), {})
-    del hub.repos["you/run"]  # it is made again
+    hub.repos["you/run"].branches.pop("run/7")  # a branch is made again
     push(folder, target=target)
     assert pushed(hub, revision="run/7") == local(folder)
+    del hub.repos["you/run"]  # which might have been private
+    with refused(HubError, ["you/run", 404], ["private if it was"]):
+        push(folder, target=target)
+    assert "you/run" not in hub.repos
 
 
 @pytest.mark.parametrize("lost", [False, True])

@@ -6,8 +6,8 @@
 
 It proves the client's side only: which requests our calls make the client send, and what becomes of them when an
 answer is an error or never comes. That huggingface.co answers in the same way is not proven by a test that passes
-here. It has the routes that huggingface_hub 2.4 uses. Not there: Xet, which the client uses on the Hub where hf_xet
-is installed, pull requests, paging, multi-part uploads, the data set viewer, .gitignore, tags by request. Of a
+here. It has the routes that huggingface_hub 2.4 uses, and of Xet those of an upload by hf_xet 1.8. Not there:
+downloads by Xet, pull requests, paging, multi-part uploads, the data set viewer, .gitignore, tags by request. Of a
 card's metadata the YAML syntax and the types in `CARD_KEYS` are checked.
 """
 
@@ -18,6 +18,7 @@ import hashlib
 import json
 import os
 import re
+import struct
 import subprocess
 import sys
 import textwrap
@@ -79,6 +80,33 @@ def git_oid(data):
 
 def sha256(data):
     return hashlib.sha256(data).hexdigest()
+
+
+def xet_hash(data):
+    """The 32 bytes of a hash as hf_xet writes them: four little-endian numbers."""
+    return "".join(f"{number:016x}" for number in struct.unpack("<4Q", data))
+
+
+def xet_chunks(xorb):
+    """The chunks of a xorb, which are not compressed. Before each are its version, size, compression and size."""
+    chunks, at = [], 0
+    while at < len(xorb):
+        size = int.from_bytes(xorb[at + 1 : at + 4], "little")
+        assert xorb[at] == xorb[at + 4] == 0, "a chunk is compressed, or its format is new"
+        chunks.append(xorb[at + 8 : at + 8 + size])
+        at += 8 + size
+    return chunks
+
+
+def xet_files(shard, xorbs):
+    """The bytes of each file of a shard, which lists their chunks in xorbs. All its entries have 48 bytes."""
+    entries = [shard[at : at + 48] for at in range(48, len(shard), 48)]
+    while not entries[0].startswith(b"\xff" * 32):
+        flags, count = struct.unpack("<2I", entries.pop(0)[32:40])
+        parts, entries = entries[:count], entries[count:]
+        ranges = ((xorbs[xet_hash(part[:32])], *struct.unpack("<2I", part[40:])) for part in parts)
+        yield b"".join(chunk for chunks, start, stop in ranges for chunk in chunks[start:stop])
+        entries = entries[count * (flags >> 31) + (flags >> 30 & 1) :]  # their checksums, and the file's SHA-256
 
 
 class Commit(namedtuple("Commit", "oid parent date title message files lfs")):
@@ -143,6 +171,7 @@ class Repo:
 
 
 API, PAGE = "/api/(?P<kind>models|datasets)/(?P<id>[^/]+/[^/]+)", "/(?P<kind>datasets/|)(?P<id>[^/]+/[^/]+)"
+XET = "/xet/(?P<key>.+)/v1"
 LFS, REV, PATH = r"\.git/info/lfs/objects", "(?P<rev>[^/]+)", "(?P<path>.+)"
 ROUTES = []
 
@@ -244,7 +273,10 @@ class Handlers:
 
     @route(f"POST {PAGE}{LFS}/batch", writes=True)
     def lfs_batch(self, call):
-        objects = json.loads(call.body)["objects"]
+        asked = json.loads(call.body)
+        objects = asked["objects"]
+        if "xet" in asked.get("transfers", ()):  # as huggingface_hub 1 asks; 2 does not ask
+            return {"transfer": "xet", "objects": objects}
         for item in objects:
             if item["oid"] not in call.repo.objects:  # what is there gets no actions, and is not uploaded again
                 upload, key = f"{self.url}/lfs-storage/{item['oid']}", call.repo.key
@@ -266,6 +298,26 @@ class Handlers:
         if len(call.repo.objects.get(asked["oid"], b"")) != asked["size"]:
             raise Refused(404, f"Object {asked['oid']} was not uploaded")
         return {}
+
+    @route(f"GET {API}/xet-write-token/{REV}", writes=True)
+    def xet_token(self, call):
+        about = {
+            "casUrl": f"{self.url}/xet/{call.repo.key}",
+            "accessToken": self.token,
+            "exp": int(time.time()) + 3600,
+        }
+        names = {"casUrl": "X-Xet-Cas-Url", "accessToken": "X-Xet-Access-Token", "exp": "X-Xet-Token-Expiration"}
+        return JSONResponse(about, headers={names[name]: str(value) for name, value in about.items()})
+
+    @route(f"POST {XET}/xorbs/default/(?P<hash>[0-9a-f]{{64}})")
+    def xet_xorb(self, call):
+        self.xorbs[call.hash] = xet_chunks(call.body)
+        return {"was_inserted": True}
+
+    @route(f"POST {XET}/shards")
+    def xet_shard(self, call):
+        self.repos[call.key].objects |= {sha256(data): data for data in xet_files(call.body, self.xorbs)}
+        return {"result": 1}
 
     @route(f"POST {API}/commit/{REV}", writes=True)
     def make_commit(self, call):
@@ -332,6 +384,7 @@ class LoopbackHub(Handlers, Loopback):
         self.user, self.orgs, self.token = user, orgs, token
         self.roles = {"": None, token: "write", read_token: "read"}
         self.repos, self.requests, self.tokens, self.faults, self.bugs = {}, [], set(), [], []
+        self.xorbs = {}  # the chunks of each, by its hash
 
     def fault(
         self,
@@ -435,11 +488,13 @@ class LoopbackHub(Handlers, Loopback):
 def client_environment(hub, home, token=None):
     """The environment of this process for a client whose Hub is `hub`: without proxies and `HF_*` settings of its own.
 
-    Its caches and its login are in the folder `home`; the token is the hub's write token, "" for none.
+    Its caches and its login are in the folder `home`; the token is the hub's write token, "" for none. Xet is off; by
+    HF_HUB_DISABLE_XET=0 it is on, and compresses nothing.
     """
     kept = {name: value for name, value in os.environ.items() if not re.match("HF_|HUGGING|.*_PROXY$", name, re.I)}
     settings = {"HF_ENDPOINT": hub.url, "HF_TOKEN": hub.token if token is None else token, "HF_HUB_OFFLINE": "0"}
-    settings |= {"HF_HOME": str(home), "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+    settings |= {"HF_HOME": str(home), "HF_HUB_DISABLE_XET": "1", "HF_XET_XORB_COMPRESSION_POLICY": "none"}
+    settings |= {"HF_HUB_DISABLE_PROGRESS_BARS": "1"}
     # Both would ask another server than the hub; the second, of the `hf` command, is PyPI.
     return kept | settings | {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_UPDATE_CHECK": "1"}
 

@@ -113,7 +113,7 @@ def evaluate(
     benchmarks = check(evaluation)
     target = HubTarget(push_to_hub or "", "model", hub_revision, private or None)
     if push_to_hub:
-        ensure_repo(target)  # a login that may not write is refused now
+        target = ensure_repo(target)  # a login that may not write is refused now
     if model == "testbed" and backend != "server" and not Path(model).exists():
         from trl_vade.testbed import load_testbed_model
 

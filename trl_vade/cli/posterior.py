@@ -74,8 +74,8 @@ def push(
 
     Rows are named by the hashes that the run kept of them. A run with push_to_hub publishes their ids and tasks, too.
 
-    A step that is there already is replaced, and later ones are deleted: the repository shows one run, and its history
-    keeps the rest.
+    A step that is there already is replaced, and later ones are deleted: it becomes the newest. The history of the
+    repository keeps the rest.
 
     \b
     Examples:

@@ -23,7 +23,7 @@ from huggingface_hub.utils import yaml_dump
 
 from trl_vade.hub.cards import CARD_FILE, RESULTS, RESULTS_END
 from trl_vade.hub.failures import FAILURES
-from trl_vade.hub.uploading import HubTarget, ensure_repo, send_folder, with_retries
+from trl_vade.hub.uploading import HubTarget, send_folder, with_retries
 
 from .benchmarks import BENCHMARKS, Benchmark
 from .results import Results, measurement, read_results, table_of
@@ -34,7 +34,7 @@ SOURCE = "trl_vade"  # the source of our entries in a model index, which tells t
 
 
 def publish_results(output: Path, target: HubTarget) -> str:
-    """Publish a finished evaluation in a model repository, and return the address of the commit.
+    """Publish a finished evaluation in an existing model repository, and return the address of the commit.
 
     The card keeps its text, except the results of an earlier publication. Samples of a user's own rows, and the
     judge's words on them, are not published. After an error nothing is, and the results stay in `output`.
@@ -48,7 +48,6 @@ def publish_results(output: Path, target: HubTarget) -> str:
             content, copy = path.read_text(encoding="utf-8"), staged / raw / path.relative_to(output)
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_text(_without_home(content), encoding="utf-8")
-        target = ensure_repo(target)
         branch, name = target.revision or constants.DEFAULT_REVISION, target.repo_id.split("/")[-1]
         index, boards = entries(results, f"{constants.ENDPOINT}/{target.repo_id}/tree/{quote(branch, safe='')}/{raw}")
         if boards:

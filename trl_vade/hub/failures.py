@@ -20,6 +20,7 @@ _WAYS_OUT = {  # by status
     None: "Check the network and HF_ENDPOINT.",
     401: "Set HF_TOKEN to a valid token, or run `hf auth login`.",
     403: f"Use a token with write access to a repository of yours. If its storage is full: {_ROOM}",
+    404: "Was it deleted? A run makes no repository again: make it yourself, private if it was, and push again.",
     429: "A repository takes 128 commits an hour: a larger save_steps makes fewer.",
     **dict.fromkeys((402, 507), _ROOM),
 }

@@ -36,9 +36,9 @@ logger = get_logger(__name__)
 
 SAY_EVERY = 60.0  # seconds between two messages about a long wait
 
-PRIVATE = (LOCK_FILE, "vade_selection-*.jsonl")  # the latter are the choices of earlier runs
+PRIVATE = (LOCK_FILE, "training_args.bin", "vade_selection-*.jsonl")  # all settings; the choices of earlier runs
 _NOT_PUSHED = ("_", PREFIX, LAST_CHECKPOINT)
-_FOR_A_RESUME = ("optimizer", "scheduler", "scaler", "rng_state", "trainer_state", "entropy_ctrl_state", "vade_")
+_NOT_IN_ROOT = ("README", "optimizer", "scheduler", "scaler", "rng_state", "trainer_state", "entropy_ctrl", "vade_")
 
 Rows = Callable[[], tuple[Any, NDArray[np.int64]]]  # the training set, and the keys of its rows
 
@@ -62,6 +62,8 @@ class Publication:
         self._stagings: dict[Any, Staging] = {}  # by branch
         if args.push_to_hub:
             self.open()
+            if args.load_best_model_at_end and args.hub_strategy == HubStrategy.CHECKPOINT:
+                logger.warning("load_best_model_at_end: only hub_strategy='all_checkpoints' pushes the best as well.")
             if rows:
                 name = args.vade_posterior_hub_id or f"{self.model.repo_id}-posterior"
                 self.posterior_repo = _existing(replace(self.model, repo_id=name, repo_type="dataset")).repo_id
@@ -86,11 +88,13 @@ class Publication:
         self._stagings.clear()
         for folder in self._output_dir.glob(f"{STAGED}*"):  # of a process that was killed
             shutil.rmtree(folder, ignore_errors=True)
-        if checkpoint:
-            step, chose = look_at(checkpoint).step, (checkpoint / POSTERIOR_FILE).exists()  # not if plain GRPO
-            kinds = ("model", "dataset") if self.posterior_repo and chose else ("model",)
-            if min(self._staging(kind).newest_step() for kind in kinds) < step:
-                self.push(step, f"Training in progress, step {step}", checkpoint, posterior=chose)
+        chose = checkpoint is not None and (checkpoint / POSTERIOR_FILE).exists()  # not if it is of plain GRPO
+        kinds = ("model", "dataset") if self.posterior_repo and (chose or not checkpoint) else ("model",)
+        if checkpoint is None:
+            for kind in kinds:  # the first push of a new run deletes what an earlier one has left
+                self._staging(kind).stale += ("last-checkpoint/*", "checkpoint-[0-9]*/*", "step-[0-9]*/*")
+        elif min(self._staging(kind).newest_step() for kind in kinds) < (step := look_at(checkpoint).step):
+            self.push(step, f"Training in progress, step {step}", checkpoint, posterior=chose)
 
     def push(self, step: int, message: str, checkpoint: Path | None = None, posterior: bool = True) -> Commit:
         """Push model and posterior of a step: those of the checkpoint, or those of the output directory."""
@@ -101,21 +105,20 @@ class Publication:
 
     def _fill_with_model(self, checkpoint: Path | None, new: Path) -> None:
         """Lay the repository out in `new`. Checkpoints and weights are hard links: a save makes new files of these."""
-        out = self._output_dir
-        tops = [path for path in out.iterdir() if not path.name.startswith(_NOT_PUSHED)]
-        found = (path for top in tops for path in (top, *top.rglob("*")) if path.is_file())
+        out = self._output_dir  # a link in it may lead to private files, so none is followed
+        tops = [path for path in out.iterdir() if not path.name.startswith(_NOT_PUSHED) and not path.is_symlink()]
+        found = (path for top in tops for path in (top, *top.rglob("*")) if path.is_file() and not path.is_symlink())
         files = {path.relative_to(out).as_posix(): path for path in found}
         changing = set(files.values())
         saved = checkpoint or next(reversed(complete_checkpoints(out)), None)  # whose push may still wait
         for path, file in files_in(checkpoint).items() if checkpoint else ():
-            if path == POSTERIOR_FILE or not ("/" in path or path.startswith(_FOR_A_RESUME)):
+            if path == POSTERIOR_FILE or not ("/" in path or path.startswith(_NOT_IN_ROOT)):
                 files[path] = file
         places = {HubStrategy.CHECKPOINT: LAST_CHECKPOINT, HubStrategy.ALL_CHECKPOINTS: saved and saved.name}
         if saved and (place := places.get(self._args.hub_strategy)):
             files |= {f"{place}/{path}": file for path, file in files_in(saved).items()}
-        for path in filter_repo_objects(
-            files, ignore_patterns=[*DEFAULT_IGNORE_PATTERNS, f"*{JIT_MARK}", *PRIVATE, *self._private]
-        ):
+        ignored = [*DEFAULT_IGNORE_PATTERNS, *(f"*{name}" for name in (JIT_MARK, *PRIVATE, *self._private))]
+        for path in filter_repo_objects(files, ignore_patterns=ignored):
             link(files[path], new / path, copy=not path.endswith(".safetensors") and files[path] in changing)
 
     def _fill_with_posterior(self, folder: Path, new: Path) -> Card:

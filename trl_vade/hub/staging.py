@@ -34,10 +34,11 @@ class Staging:
     """
 
     def __init__(self, target: HubTarget, output_dir: Path, announce: Callable[[str], None] = logger.info) -> None:
-        self.target, self._output_dir, self._announce = target, output_dir, announce
+        self.target, self._output_dir, self._announce = target, output_dir.resolve(), announce
+        self.stale: list[str] = []  # patterns of what the next commit deletes
         self.job: Commit = Future()  # of the newest files
         self.job.set_result(None)
-        self._api, self._newest = HfApi(), output_dir / STAGED
+        self._api, self._newest = HfApi(), self._output_dir / STAGED
         # At exit, the process first sends what waits. This is called before the hook of concurrent.futures, which was
         # registered before it: later the client could start no thread.
         threading._register_atexit(lambda: wait([self.job]))  # type: ignore[attr-defined]
@@ -50,7 +51,7 @@ class Staging:
         folder = self._output_dir / f"{STAGED}{uuid4().hex}"
         try:
             folder.mkdir()
-            about = {"card": fill(folder), "commit_description": f"step-{step}"}
+            about = {"card": fill(folder), "delete": self.stale, "commit_description": f"step-{step}"}
             send: Send | HubError = partial(send_folder, folder=folder, message=message, **about)
         except Exception as raised:  # such as a full disk; the checkpoint is saved, so training goes on
             send = HubError(f"{self.target}: {message!r} could not be set aside ({in_one_line(raised)}).")
@@ -81,6 +82,7 @@ class Staging:
             raise error from raised
         shutil.rmtree(folder, ignore_errors=True)
         if commit:
+            self.stale.clear()
             self._announce(f"{message!r} is on the Hub: {self.target.repo_id}")
         return commit
 

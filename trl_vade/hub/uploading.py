@@ -1,4 +1,4 @@
-"""Upload of a folder to the Hugging Face Hub by the client's `upload_folder`, with retries; no token is written."""
+"""Upload of a folder to the Hugging Face Hub in one commit, with retries; no token is written."""
 
 import logging
 import os
@@ -12,7 +12,8 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import CommitInfo, HfApi, constants
+from huggingface_hub import CommitInfo, CommitOperationAdd, CommitOperationDelete, HfApi, constants
+from huggingface_hub.utils import filter_repo_objects
 
 from .failures import FAILURES, as_hub_error, in_one_line
 
@@ -70,8 +71,7 @@ def _made(target: HubTarget) -> HubTarget:
     name = api.create_repo(target.repo_id, repo_type=kind, private=target.private, exist_ok=True).repo_id
     with suppress(TypeError):  # `create_repo` accepts any repository that exists. huggingface_hub 1.33 cannot ask.
         api.auth_check(name, repo_type=kind, write=True)
-    if branch_of(target.revision):
-        # `hub_revision` does not create the branch (transformers 5.23), so the first push would fail.
+    if branch_of(target.revision):  # which `hub_revision` does not create (transformers 5.23)
         api.create_branch(name, branch=target.revision, repo_type=kind, exist_ok=True)
     return replace(target, repo_id=name)
 
@@ -81,31 +81,33 @@ def send_folder(
 ) -> CommitInfo:
     """Make one attempt to push the files of `folder`, which has the layout of the repository, in a commit `message`.
 
-    In the same commit, the checkpoints and steps of the folder become what they are here, and later ones are deleted,
-    which the log says: the repository shows one run. Paths that match `delete` go, too. `card` makes README.md. If the
-    Hub refuses it, the other files go without it. `about` are arguments of `upload_folder`, whose errors are raised.
+    In the same commit, the checkpoints and steps of the folder become what they are here. Later ones and what matches
+    `delete` are deleted, which the log says. `card` makes README.md. If the Hub refuses it, the other files go without
+    it. `about` are arguments of `create_commit`, whose errors are raised: `upload_folder` makes several commits.
     """
-    api, here = HfApi(), [path.name for path in folder.iterdir() if path.is_dir()]
-    now = api.repo_info(**target.where)
-    about["parent_commit"] = now.sha  # If another commit comes first, the Hub refuses. The next attempt sees it.
-    there = [one.rfilename for one in now.siblings or []]
-    newest, tops = dict(map(_kind_and_step, here)), sorted({path.split("/")[0] for path in there}, key=_kind_and_step)
+    api, here = HfApi(token=target.token), [path.name for path in folder.iterdir() if path.is_dir()]
+    if branch_of(target.revision):  # such as the new one of `push_to_hub(revision=...)`
+        api.create_branch(target.repo_id, branch=target.revision, repo_type=target.repo_type, exist_ok=True)
+    head = api.repo_info(**target.where).sha  # If another commit comes first, the Hub refuses ours.
+    there = api.list_repo_files(**target.where | {"revision": head})
+    newest, tops = dict(map(_kind_and_step, here)), {path.split("/")[0] for path in there}
     later = [top for top in tops if (of := _kind_and_step(top))[1] > newest.get(of[0], inf)]
-    if card:
-        text = card([path for path in there if path.split("/")[0] not in later])
-        (folder / constants.REPOCARD_NAME).write_text(text, encoding="utf-8")
     mirrored = [name for name in here if name == "last-checkpoint" or _kind_and_step(name)[0]]
-    about["delete_patterns"] = [*delete, *(f"{name}/*" for name in [*mirrored, *later])]
-    send = partial(api.upload_folder, **target.where, folder_path=folder, commit_message=message, **about)
+    gone = {*filter_repo_objects(there, allow_patterns=[*delete, *(f"{name}/*" for name in mirrored + later)])}
+    if card:
+        (folder / constants.REPOCARD_NAME).write_text(card([path for path in there if path not in gone]), "utf-8")
+    files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    operations = [*map(CommitOperationDelete, gone - files.keys()), *map(CommitOperationAdd, files, files.values())]
+    send = partial(api.create_commit, **target.where, commit_message=message, parent_commit=head, **about)
     try:
-        info = send()
+        info = send(operations=operations)
     except ValueError as error:
         if not re.search("metadata|yaml", str(error), re.IGNORECASE):
             raise
         logger.warning(f"The Hub refuses the card of {target}: {in_one_line(error)}. The other files go without it.")
-        info = send(ignore_patterns=[constants.REPOCARD_NAME])
-    if later:
-        logger.warning(f"{message!r} deleted what is later in {target}: {', '.join(later)}. Its history keeps them.")
+        info = send(operations=[each for each in operations if each.path_in_repo != constants.REPOCARD_NAME])
+    if deleted := sorted({path.split("/")[0] for path in gone}.difference(here), key=_kind_and_step):
+        logger.warning(f"{message!r} deleted in {target}: {', '.join(deleted)}. Its history keeps them.")
     return info
 
 
@@ -127,6 +129,3 @@ def with_retries(attempt: Callable[[], Any], target: HubTarget) -> Any:
         seconds = max(waits.pop(0), min(failure.retry_after, LONGEST))
         logger.warning(f"{failure} The next attempt is in {seconds:.0f} s. {len(waits)} may follow it.")
         time.sleep(seconds)
-        if failure.status == 404:  # such as the new branch of `push_to_hub(revision=...)`
-            with suppress(*FAILURES):  # the next attempt reports what is still missing
-                _made(target)

@@ -24,8 +24,8 @@ def validate(args: Any, config: type) -> None:
     check_own_settings(args, config)
     if getattr(args, "hub_token", None) is not None:
         raise ConfigurationError(
-            "hub_token is set. The Trainer saves all settings in training_args.bin and uploads this file with the "
-            "model: everybody could read it. Set the environment variable HF_TOKEN or run `hf auth login` instead."
+            "hub_token is set. The Trainer writes it in clear into training_args.bin, also of each checkpoint: all "
+            "who get a copy can read it. Set the environment variable HF_TOKEN or run `hf auth login` instead."
         )
     if args.use_vllm and args.vllm_mode == "colocate" and "seed" in (args.generation_kwargs or {}):
         raise ConfigurationError(

@@ -8,6 +8,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+from accelerate.logging import get_logger
 from trl import GRPOTrainer
 
 from trl_vade.data.decoding import naming_row
@@ -44,6 +45,8 @@ from .report import VADEReportCallback
 from .run_start import set_choice, start_run, state_of_run, whole_run
 from .seams import arguments_of, with_signatures
 from .thinning import PLACE, ROW_SHARE
+
+logger = get_logger(__name__)
 
 
 @with_signatures
@@ -265,6 +268,9 @@ class VADEGRPOTrainer(GRPOTrainer):
 
     def _load_best_model(self):
         self._weights_left_out = False
+        if not Path(best := self.state.best_model_checkpoint).is_dir():  # an error with FSDP, or with a limit of 1
+            self.state.best_model_checkpoint = None
+            return logger.warning(f"The best checkpoint, {best}, is gone: the model stays that of the last step.")
         super()._load_best_model()
         if self._weights_left_out:
             load_saved_weights(self.model, self.state.best_model_checkpoint)
