@@ -203,6 +203,13 @@ def test_a_run_that_begins_anew_takes_the_place_of_an_earlier_one(hub, run, capl
     assert says(caplog.text, "checkpoint-2, checkpoint-4")
 
 
+def test_another_training_of_a_trainer_is_pushed_from_its_own_folder(hub, run, tmp_path):
+    trainer = run(hub_strategy="checkpoint", max_steps=2)
+    trainer.args.output_dir = str(tmp_path / "other")
+    trainer.train()
+    assert hub.repos[RUN].files()["vade_selection.jsonl"] == (tmp_path / "other" / "vade_selection.jsonl").read_bytes()
+
+
 def test_the_card_of_an_adapter_is_that_of_its_run(hub, text_model_path, text_rows, make_args):
     """PEFT writes an empty one into each checkpoint."""
     args, adapter = make_args(**PUSHING | {"max_steps": 2}), LoraConfig(target_modules="all-linear")

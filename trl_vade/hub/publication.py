@@ -57,7 +57,7 @@ class Publication:
     def __init__(self, args: Any, rows: Rows | None, private: Sequence[str] = ()) -> None:
         self.announce: Callable[[str], None] = logger.info  # of what arrived, in a background thread
         self.model = HubTarget("", revision=args.hub_revision)  # the posterior goes to a branch of the same name
-        self._args, self._output_dir, self._rows, self._private = args, Path(args.output_dir), rows, private
+        self._args, self._rows, self._private = args, rows, private
         self.posterior_repo: str | None = None  # the data-set repository that receives the posterior
         self._stagings: dict[Any, Staging] = {}  # by branch
         if args.push_to_hub:
@@ -67,6 +67,10 @@ class Publication:
             if rows:
                 name = args.vade_posterior_hub_id or f"{self.model.repo_id}-posterior"
                 self.posterior_repo = _existing(replace(self.model, repo_id=name, repo_type="dataset")).repo_id
+
+    @property
+    def _output_dir(self) -> Path:  # the user may set another one for the next run
+        return Path(self._args.output_dir)
 
     def open(self, token: str | None = None, private: bool | None = None) -> None:
         """Create the model's repository and its branch, unless offline. All processes must take part."""
