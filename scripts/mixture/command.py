@@ -131,17 +131,17 @@ def build(args: argparse.Namespace) -> dict:
 
 def push(output_dir: str, repo_id: str, private: bool = False) -> str:
     """Upload the data set in `output_dir` in one commit, with the token of the login, and return its address."""
-    from huggingface_hub import HfApi
+    from huggingface_hub import CommitOperationAdd, HfApi
 
-    api = HfApi()
+    api, folder = HfApi(), Path(output_dir)
     # `create_repo` returns the name with its owner, which `repo_id` may lack.
     repo = api.create_repo(repo_id, repo_type="dataset", private=private or None, exist_ok=True).repo_id
-    api.upload_folder(
-        repo_id=repo,
-        repo_type="dataset",
-        folder_path=output_dir,
-        allow_patterns=["README.md", "mixture.html", "mixture.json", "data/*.parquet"],
-        commit_message="The training mixture of VADE, by trl_vade",
+    wanted = ("README.md", "mixture.html", "mixture.json", "data/*.parquet")
+    files = [path for pattern in wanted for path in sorted(folder.glob(pattern))]
+    operations = [CommitOperationAdd(path.relative_to(folder).as_posix(), path) for path in files]
+    # `upload_folder` makes several commits of many files.
+    api.create_commit(
+        repo, operations, repo_type="dataset", commit_message="The training mixture of VADE, by trl_vade"
     )
     return f"{api.endpoint}/datasets/{repo}"
 
