@@ -48,7 +48,7 @@ def processing_once(real: Any, known: dict[int, Any], store: PixelStore) -> Any:
             output = kind.__call__(self, images=some, text=texts, **named)
             if found := kept_once(output, [keys[place] for place in at], places, store):
                 return BatchFeature(found)
-            logger.warning_once("Images are processed and kept once for each completion: the processor's are unknown.")
+            logger.warning_once("Images are processed and kept once for each completion: the processor is unknown.")
         return real(images=images, text=text, **named)
 
     stand_in = _alike(real, __call__=process)
