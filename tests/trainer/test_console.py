@@ -9,7 +9,7 @@ from transformers import ProgressCallback
 
 from tests.support.runs import assert_equal_weights, logged, says_a_digit, train, weights
 from trl_vade import VADEConsoleCallback, VADEGRPOTrainer
-from trl_vade.trainer.console import header
+from trl_vade.trainer.console import duration, header
 
 TIMES = ("step_time", "runtime", "per_second", "seconds")
 
@@ -128,6 +128,11 @@ def test_the_start_says_how_much_of_the_data_the_run_visits(
     assert size in lines[1]
     assert lines[1].endswith(share)
     assert (len(lines) == 3) == warns
+
+
+def test_a_duration_is_no_time_of_day():
+    cases = {0.4: "0 s", 48: "48 s", 588: "9 min 48 s", 3600: "1 h 0 min", 11_520: "3 h 12 min", 266_400: "3 d 2 h"}
+    assert {seconds: duration(seconds) for seconds in cases} == cases
 
 
 def test_each_validation_set_is_held_against_its_own_first_score(text_model_path, text_rows, make_args, capsys):

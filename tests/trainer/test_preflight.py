@@ -122,6 +122,20 @@ def test_expressions_without_math_verify_are_refused(make_args, monkeypatch, rew
         make_trainer(reward, make_args(), rows)
 
 
+def test_reward_functions_that_trl_could_not_call_are_refused_with_the_columns_that_there_are(text_rows, make_args):
+    """The commonest mistake of GRPO: it would be found after the load, and after a generation batch."""
+    without, other = (lambda completions, limit: [0.0]), (lambda completions, answer, **columns: [0.0])
+    for reward, words in ((without, "unexpected keyword argument"), (other, "required argument: 'answer'")):
+        for given in ({"train_dataset": text_rows}, {"train_dataset": None, "eval_dataset": {"some": text_rows}}):
+            with refused(ConfigurationError, [words, [*given][-1], "limit, id"], ["**kwargs"]):
+                VADEGRPOTrainer("no/model", [says_a_digit, reward], make_args(), **given)
+    with refused(ConfigurationError, ["vade_success_reward='says_a_digits'", "says_a_digit"]):
+        VADEGRPOTrainer("no/model", says_a_digit, make_args(vade_success_reward="says_a_digits"), text_rows)
+    looked = {"model": "no/model", "reward_funcs": other, "args": make_args(), "train_dataset": text_rows}
+    assert look_over(looked | {"rollout_func": lambda prompts, trainer: {}}, VADEGRPOTrainer)  # it may add the column
+    assert look_over(looked | {"train_dataset": text_rows.with_transform(dict)}, VADEGRPOTrainer)  # likewise
+
+
 @pytest.mark.parametrize("name", ["tools", "environment_factory", "rollout_func"])
 def test_dynamic_sampling_is_refused_where_a_batch_cannot_be_put_together_again(text_rows, make_args, name):
     value = [says_a_digit] if name == "tools" else Game

@@ -63,7 +63,7 @@ class VADEConsoleCallback(HarmlessCallback):
         """Show the figures of a logging step."""
         if logs and "loss" in logs:
             seconds = (time.monotonic() - self._began) / max(state.global_step - self._first, 1)
-            left = tqdm.format_interval(seconds * (state.max_steps - state.global_step))
+            left = duration(seconds * (state.max_steps - state.global_step))
             times = "" if callback_of(self._trainer, Bar) else f" {seconds:.1f} s/step left {left}"  # as the bar has
             size, kept = self._trainer.args.generation_batch_size, logs.get("vade/kept_rollouts")
             saved = f" saved {1 - kept / size:.0%}" if kept is not None and kept < size else ""
@@ -92,7 +92,7 @@ class VADEConsoleCallback(HarmlessCallback):
         state, folder, run = self._trainer.state, Path(self._trainer.args.output_dir), live_run(self._trainer)
         done = 0 < state.max_steps <= state.global_step
         spent = f": {run.lines[-1]['rollouts']:,} completions" if run else ""
-        took = tqdm.format_interval(time.monotonic() - self._began)
+        took = duration(time.monotonic() - self._began)
         self.say(f"{'done' if done else 'ended'} at step {state.global_step} after {took}{spent}")
         for sentence in verdict(summarise(run)) if run else []:
             tqdm.write(sentence)
@@ -108,6 +108,14 @@ class VADEConsoleCallback(HarmlessCallback):
     def say(self, event: str) -> None:
         """Show an event with its time, above the bar."""
         tqdm.write(f"{time.strftime('%H:%M:%S')} {event}")
+
+
+def duration(seconds: float) -> str:
+    """Return the two largest units of a duration, such as "9 min 48 s"."""
+    whole = round(seconds)
+    parts = [(whole // 86400, "d"), (whole // 3600 % 24, "h"), (whole // 60 % 60, "min"), (whole % 60, "s")]
+    first = next((place for place, (number, _) in enumerate(parts) if number), 3)
+    return " ".join(f"{number} {unit}" for number, unit in parts[first:][:2])
 
 
 def install_console(trainer: Any) -> None:

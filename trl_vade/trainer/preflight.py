@@ -1,5 +1,6 @@
 """Checks of a trainer's arguments, made before a model is loaded or a GPU is touched."""
 
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from trl_vade.data.pass_rates import pass_rates
 from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.rewards.functions import refuse_rows
 from trl_vade.samplers.own import find_sampler
+from trl_vade.selection.signal import success_name
 
 from .grpo_config import VADE_DEFAULTS, VADEGRPOConfig, with_vade_defaults
 from .overlong import drop_overlong
@@ -25,6 +27,8 @@ logger = get_logger(__name__)
 READ_BEFORE = ("vade_max_prompt_length", "vade_variants")
 """Settings for which every row is read before training."""
 SETTLED = "_vade_sampler_settled"  # marks settings whose sampler is not the user's choice
+PASSED = ("prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric")
+"""What TRL 1.16 passes to a reward function beside the columns."""
 LIBRARIES = ("transformers", "trl", "trl_vade")
 """Packages whose trainers load the rows as VADE expects it."""
 
@@ -49,6 +53,8 @@ def look_over(arguments: dict[str, Any], trainer_class: type) -> bool:
     if is_own(args):
         find_sampler(setting(args, "sampler"))
     refuse_rows(arguments.get("reward_funcs"), arguments.get("train_dataset"), arguments.get("eval_dataset"))
+    if owner_of(trainer_class, "_calculate_rewards").__module__.partition(".")[0] in LIBRARIES:
+        _refuse_reward_functions(args, arguments)
     lay_out_rows(arguments, args)
     chooses = settle_choice(args, arguments.get("train_dataset"), trainer_class)
     _refuse_refills(args, arguments)
@@ -166,6 +172,35 @@ def check_stratify_by(args: GRPOConfig, rows: Dataset) -> None:
             f"{len(without)} rows have none (first: row {without[0] if without else '-'}). Set it to the column with "
             "the task, domain or source of each row, or to None."
         )
+
+
+def _refuse_reward_functions(args: GRPOConfig, arguments: Mapping[str, Any]) -> None:
+    """Refuse reward functions that TRL 1.16 cannot call on the rows (`GRPOTrainer._calculate_rewards`)."""
+    given = arguments.get("reward_funcs")
+    given = given if isinstance(given, list) else [given]
+    functions = [each for each in given if inspect.isroutine(each)]
+    if len(functions) == len(given) and arguments.get("environment_factory") is None:  # it may bring a reward
+        success_name([each.__name__ for each in functions], args.vade_success_reward)
+    later = any(arguments.get(name) for name in ("environment_factory", "rollout_func"))  # they may add columns
+    for name in ("train_dataset", "eval_dataset"):
+        rows = arguments.get(name)
+        for part in rows.values() if isinstance(rows, Mapping) else [rows]:
+            if not isinstance(part, Dataset) or part.format["type"] == "custom":
+                continue  # a transform may add columns
+            columns = [each for each in part.column_names if each not in ("prompt", "completion")]
+            if args.remove_unused_columns:
+                columns = [each for each in columns if each in ("image", "images")]
+            passed = dict.fromkeys([*columns, *PASSED])
+            for function in functions:
+                signature = inspect.signature(function)
+                try:
+                    (signature.bind_partial if later else signature.bind)(**passed)
+                except TypeError as error:
+                    raise ConfigurationError(
+                        f"{function.__name__}{signature} cannot be called on {name}: {error}. TRL passes "
+                        f"{', '.join(PASSED)} and the columns {', '.join(columns)}, each by its name. Let it take "
+                        "**kwargs, and name only columns that there are."
+                    ) from None
 
 
 def _refuse_refills(args: GRPOConfig, arguments: Mapping[str, Any]) -> None:
