@@ -80,7 +80,7 @@ def test_the_page_is_one_whole_document_that_asks_no_other_host_for_anything(tmp
 
 def test_the_page_tells_verdict_health_rows_and_recipe_and_texts_of_the_data_are_texts(tmp_path):
     read = page(tmp_path)
-    for part in ("an even draw would give", "from 25.0 ±2.2 % to 62.5 ±2.4 %: +37.5 points, more than noise"):
+    for part in ("Too few groups", "from 25.0 ±2.2 % to 62.5 ±2.4 %: +37.5 points, more than noise"):
         assert part in read.text
     for part in ("<row ", "reward outage", "python train.py --seed 3", "2026-01-02T00:00:00+00:00, step 8"):
         assert part in read.text

@@ -34,6 +34,8 @@ def test_the_summary_worked_out_by_hand_is_in_its_file(output_dir):
         "rollouts": 32,
         "trained_completions": 20,
         "effective_gradient_ratio": [0.5, 0.0, 1.0, 1.0, 0.0, 0.5, 1.0, 0.5],
+        "groups_first_quarter": 4,
+        "groups_last_quarter": 4,
         "effective_gradient_ratio_first_quarter": 0.25,
         "effective_gradient_ratio_last_quarter": 0.75,
         "even_draw_ratio": [1 / 3] * 8,
@@ -52,9 +54,9 @@ def test_the_summary_worked_out_by_hand_is_in_its_file(output_dir):
 
 def test_the_table_for_a_person_has_every_figure(output_dir):
     rows = dict(summary_rows(summarise(read_run(output_dir))))
-    ratios = [value for name, value in rows.items() if "ratio," in name]
+    ratios = [value for name, value in rows.items() if "useful groups" in name]
     assert ratios == ["25.0 %", "75.0 %", percent(1 / 3)]
-    assert {name: value for name, value in rows.items() if "ratio," not in name} == {
+    assert {name: value for name, value in rows.items() if "useful groups" not in name} == {
         **{"sampler": "thompson", "optimiser steps": "16", "generation batches": "8"},
         **{"rollouts": "32", "rollouts trained on": "20"},
         **{"validation score, step 0": "25.0 %", "validation score, step 16": "62.5 %"},
@@ -67,7 +69,7 @@ def test_the_table_for_a_person_has_every_figure(output_dir):
 def test_an_even_draw_is_told_of_once_most_rows_were_seen(tmp_path, seen, told):
     """Before, the estimate is the prior's: 76 % in a run where no answer was ever right."""
     log = {"step": 16, "vade/coverage": seen, "vade/even_draw_ratio": 1 / 3, "vade/effective_gradient_ratio": 0.0}
-    summary = summarise(read_run(write_run(tmp_path / "out", history=[*HISTORY, log])))
+    summary = summarise(read_run(write_run(tmp_path / "out", batches=BATCHES * 10, history=[*HISTORY, log])))
     assert ("an even draw would give about 33 %" in verdict(summary)[0]) == told
     assert ("(even 33 %)" in figures(log)) == told
 
@@ -149,14 +151,16 @@ def test_only_shares_are_said_in_per_cent():
 # --------------------------------------------------------------------------------------------------------- the verdict
 
 
-def sentences(*scores, error=None):
+def sentences(*scores, error=None, first=100):
     evaluations = [{"step": 10 * i, "score": score, "standard_error": error} for i, score in enumerate(scores)]
     ratios = {f"effective_gradient_ratio_{name}_quarter": ratio for name, ratio in (("first", 0.53), ("last", 0.78))}
-    return verdict(ratios | {"even_draw_ratio_last_quarter": 0.54, "validation": evaluations})
+    groups = {"groups_first_quarter": first, "groups_last_quarter": 100}
+    return verdict(ratios | groups | {"even_draw_ratio_last_quarter": 0.54, "validation": evaluations})
 
 
 def test_useful_groups_stand_beside_an_even_draw_and_a_change_of_the_score_beside_its_error():
-    assert all(figure in sentences(0.5)[0] for figure in ("78 %", "53 %", "54 %", "estimate"))
+    assert all(figure in sentences(0.5)[0] for figure in ("78 ±4 %", "53 ±5 %", "54 %", "estimate"))
+    assert "%" not in sentences(0.5, first=29)[0]  # such a share would be any number
     for after, error, said in (
         (0.53, 0.0156, "within noise"),
         (0.6, 0.0156, "more than noise"),

@@ -4,7 +4,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from .record import Run, column
+from .record import Run, column, standard_error
+
+FEWEST_GROUPS = 30  # for a share: the error of fewer is up to 10 points
 
 SHARES = {  # words, by metric without `vade/`
     "effective_gradient_ratio": "useful",
@@ -27,6 +29,7 @@ def summarise(run: Run) -> dict[str, Any]:
     realised, even = (column(selections, f"{name}_ratio") for name in ("effective_gradient", "even_draw"))
     trained = [entry["vade/trained_completions"] for entry in run.history if "vade/trained_completions" in entry]
     seen = next((entry for entry in reversed(run.history) if "vade/coverage" in entry), {})
+    groups = [len(line["sample_index"]) for line in selections]
     refills, quarter = sum("refill" in line for line in selections), max(len(selections) // 4, 1)
     return {
         "sampler": run.about.get("sampler"),
@@ -37,6 +40,8 @@ def summarise(run: Run) -> dict[str, Any]:
         "trained_completions": int(trained[-1]) if trained else None,
         "effective_gradient_ratio": realised.tolist(),
         "even_draw_ratio": even.tolist(),
+        "groups_first_quarter": sum(groups[:quarter]),
+        "groups_last_quarter": sum(groups[-quarter:]),
         "effective_gradient_ratio_first_quarter": float(realised[:quarter].mean()),
         "effective_gradient_ratio_last_quarter": float(realised[-quarter:].mean()),
         "even_draw_ratio_last_quarter": float(even[-quarter:].mean()) if most_are_seen(seen) else None,
@@ -67,23 +72,30 @@ def measured_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     validation = summary["validation"]
     return [
         *((name, f"{number:,}") for name, number in numbers.items() if number is not None),
-        ("effective gradient ratio, first quarter", percent(summary["effective_gradient_ratio_first_quarter"])),
-        ("effective gradient ratio, last quarter", percent(summary["effective_gradient_ratio_last_quarter"])),
-        ("an even draw's ratio, last quarter (estimate)", percent(summary["even_draw_ratio_last_quarter"])),
+        ("useful groups, first quarter", percent(summary["effective_gradient_ratio_first_quarter"])),
+        ("useful groups, last quarter", percent(summary["effective_gradient_ratio_last_quarter"])),
+        ("useful groups of an even draw, last quarter (estimate)", percent(summary["even_draw_ratio_last_quarter"])),
         *((f"validation score, step {at['step']}", with_error(at)) for at in validation[:1] + validation[1:][-1:]),
     ]
 
 
 def verdict(summary: Mapping[str, Any]) -> list[str]:
     """Return one sentence about the useful groups and one about the validation, from a `summarise` result."""
-    first, last = (100 * summary[f"effective_gradient_ratio_{part}_quarter"] for part in ("first", "last"))
+    return [_of_groups(summary), _of_validation(summary["validation"])]
+
+
+def _of_groups(summary: Mapping[str, Any]) -> str:
+    groups = [summary[f"groups_{part}_quarter"] for part in ("first", "last")]
+    if min(groups) < FEWEST_GROUPS:
+        return f"Too few groups to tell how many were useful: {groups[1]} in the last quarter of the run."
+    shares = [summary[f"effective_gradient_ratio_{part}_quarter"] for part in ("first", "last")]
+    first, last = (
+        f"{100 * share:.0f} ±{100 * (standard_error(share, number) or 0.0):.0f} %"
+        for share, number in zip(shares, groups, strict=True)
+    )
     even = summary["even_draw_ratio_last_quarter"]
     beside = "" if even is None else f"; an even draw would give about {100 * even:.0f} % (estimate)"
-    return [
-        f"{last:.0f} % of the groups had different rewards in the last quarter of the run, {first:.0f} % in the "
-        f"first{beside}.",
-        _of_validation(summary["validation"]),
-    ]
+    return f"{last} of the groups were useful in the last quarter of the run, {first} in the first{beside}."
 
 
 def _of_validation(evaluations: list[dict[str, Any]]) -> str:
