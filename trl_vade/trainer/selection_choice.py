@@ -112,7 +112,7 @@ def make_signal(args: GRPOConfig, reward_names: list[str], say: Callable[[str], 
         logger.warning_once(
             f"{len(told)} of the {len(reward_names)} reward functions {', '.join(reward_names)} mean success"
             f"{' by their names' * (args.vade_success_reward is None)}, so {how}. A row for which it returns None for "
-            "all completions is chosen by that spread, too. Set vade_success_reward to change this."
+            "all completions is chosen by the spread of its total rewards. Set vade_success_reward to change this."
         )
     return RewardSignal(name, reward_names, threshold=threshold, say=say)
 
