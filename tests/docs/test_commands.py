@@ -16,7 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import ROOT, fences
+from tests.docs.pages import DOCUMENTS, ROOT, fences
+
+SKILL = ROOT / "skills" / "trl-vade" / "SKILL.md"
 
 
 def commands(blocks):
@@ -25,7 +27,7 @@ def commands(blocks):
     return list(filter(None, (" ".join(part.split()) for line in lines for part in line.split(" && "))))
 
 
-PAGES = {page: commands(blocks) for page, blocks in fences("bash").items()}
+PAGES = {page: commands(blocks) for page, blocks in fences("bash", [*DOCUMENTS, SKILL]).items()}
 ALL = list(dict.fromkeys(text for page in PAGES.values() for text in page))
 
 

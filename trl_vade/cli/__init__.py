@@ -1,1 +1,1 @@
-"""The command `trl-vade`: a module for each command, a folder for each larger one."""
+"""The command `trl-vade`: a module for each command."""

@@ -161,14 +161,19 @@ def check_stratify_by(args: GRPOConfig, rows: Dataset) -> None:
     """Refuse a column `vade_stratify_by` that does not divide the rows into strata."""
     if (column := args.vade_stratify_by) is None:
         return
-    feature = rows.features.get(column)  # looked at first, because reading a column of images decodes them all
+    if column not in rows.column_names:
+        raise ConfigurationError(
+            f"vade_stratify_by={column!r}: the training set has no such column, but {', '.join(rows.column_names)}. "
+            "Set it to the column with the task, domain or source of each row, or to None."
+        )
+    feature = rows.features[column]  # looked at first, because reading a column of images decodes them all
     labels = rows.with_format(None)[column][:] if isinstance(feature, Value | ClassLabel) else []
     without = [row for row, label in enumerate(labels) if label is None or label == ""]
     if not labels or without or isinstance(labels[0], float) or not 1 < len({*labels}) <= len(labels) / 2:
         raise ConfigurationError(
             f"vade_stratify_by={column!r} must be a column of texts or whole numbers with a label in each row, and at "
-            f"least two labels, each for two rows on average. The training set has the columns {rows.column_names}; "
-            f"this one is {abbreviated(feature)} with {len({*labels})} values in {len(rows)} rows, and "
+            f"least two labels, each for two rows on average. "
+            f"This one is {abbreviated(feature)} with {len({*labels})} values in {len(rows)} rows, and "
             f"{len(without)} rows have none (first: row {without[0] if without else '-'}). Set it to the column with "
             "the task, domain or source of each row, or to None."
         )

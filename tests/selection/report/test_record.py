@@ -27,6 +27,11 @@ def test_without_a_whole_trainer_state_there_is_a_report_without_rewards_and_the
     assert [TRAINER_STATE_FILE in record.message for record in caplog.records] == [True] * (len(contents) + 1)
 
 
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    with refused(SnapshotNotFoundError, [f"no folder {tmp_path / 'nosuch'}"], ["output_dir"]):
+        read_run(tmp_path / "nosuch")
+
+
 def test_a_validation_without_a_score_is_left_out(tmp_path):
     nothing = {"step": 9, "eval_rewards/accuracy/mean": float("nan")}
     run = read_run(write_run(tmp_path, history=[*HISTORY, nothing]))

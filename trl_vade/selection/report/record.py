@@ -125,6 +125,8 @@ def read_run(output_dir: str | os.PathLike[str]) -> Run:
     A log that is missing or lacks the beginning is a `SnapshotNotFoundError`, a damaged one a `SnapshotCorruptError`.
     """
     folder, log = Path(output_dir), SelectionLog(output_dir)
+    if not folder.is_dir():
+        raise SnapshotNotFoundError(f"There is no folder {folder}. Give the output_dir of a run.")
     run = Run(log.read(), [])
     if not run.is_whole:
         raise SnapshotNotFoundError(
