@@ -77,6 +77,7 @@ def assert_model(files, checkpoint):
         assert files[name] == (checkpoint / name).read_bytes()
     assert {"config.json", "tokenizer.json", "training_args.bin", "README.md"} <= files.keys()
     assert not {"optimizer.pt", "trainer_state.json", "rng_state.pth"} & files.keys()
+    assert not {"vade_rows.json", "vade_report.html", "vade_run.json", "vade_lock.json"} & files.keys()  # private
 
 
 def assert_whole(files, folder, checkpoint):
@@ -105,13 +106,15 @@ def newest_posterior(hub):
 )
 def test_each_save_is_one_commit_with_the_posterior_of_its_step(hub, run, out, strategy, first, last, capsys):
     waiting = Until()
-    hub.fault(COMMIT, hold=waiting.event)  # the second save comes while the first is being sent
+    # The second save comes while the first is being sent, and before the client has read its files.
+    hub.fault("POST /api/models/you/run/preupload", hold=waiting.event)
     trainer = run([waiting], hub_strategy=strategy)
     assert titles(hub) == [f"Training in progress, step {step}" for step in (2, 4)]
     events = re.findall(r"'Training in progress, step (\d)' is on the Hub: (\S+)", capsys.readouterr().out)
     assert events == [("2", trainer.hub_model_id), ("4", trainer.hub_model_id)]
     for commit, step, found in zip(commits(hub), (2, 4), (first, last), strict=True):
         assert_model(commit.files, out / f"checkpoint-{step}")
+        assert commit.files["vade_selection.jsonl"].count(b"\n") == step  # a file that grows
         assert folders(commit.files) == found
         assert not [path for path in commit.files if JIT_MARK in path]
         for folder in found:
@@ -228,7 +231,7 @@ def test_an_interrupted_run_is_on_the_hub_before_the_signal_takes_its_course(
                 signal.raise_signal(signal.SIGINT)
 
     args = make_args(**PUSHING | {"save_steps": 100, "hub_strategy": "checkpoint", "max_steps": 6})
-    hub.fault(COMMIT, delay=0.1)
+    hub.fault(COMMIT, status=500, times=3)  # all attempts of the push; the end of the run makes another
     trainer = VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows, callbacks=[Interrupt()])
     with pytest.raises(KeyboardInterrupt):
         trainer.train()
