@@ -81,6 +81,7 @@ def assert_model(files, checkpoint):
         assert files[name] == (checkpoint / name).read_bytes()
     assert {"config.json", "tokenizer.json", "README.md"} <= files.keys()
     assert not {"optimizer.pt", "trainer_state.json", "rng_state.pth", "training_args.bin"} & files.keys()
+    assert not {"vade_rows.json", "vade_report.html", "vade_run.json", "vade_lock.json"} & files.keys()  # private
 
 
 def assert_whole(files, folder, checkpoint):
@@ -126,7 +127,8 @@ def test_each_save_is_one_commit_with_the_posterior_of_its_step(
         (folder / "data").symlink_to(tmp_path / "home")
         (folder / "key").symlink_to(tmp_path / "home" / "id_rsa")
     waiting = Until()
-    hub.fault(COMMIT, hold=waiting.event)  # the second save comes while the first is being sent
+    # The second save comes while the first is being sent, and before the client has read its files.
+    hub.fault("POST /api/models/you/run/preupload", hold=waiting.event)
     trainer = run([waiting], hub_strategy=strategy)
     assert titles(hub) == [f"Training in progress, step {step}" for step in (2, 4)]
     events = re.findall(r"'Training in progress, step (\d)' is on the Hub: (\S+)", capsys.readouterr().out)
@@ -135,6 +137,7 @@ def test_each_save_is_one_commit_with_the_posterior_of_its_step(
         assert_model(commit.files, out / f"checkpoint-{step}")
         assert folders(commit.files) == sorted([*found, "notes"])
         assert [path for path, data in commit.files.items() if data in (b"secret", b"mine")] == ["notes/mine.txt"]
+        assert commit.files["vade_selection.jsonl"].count(b"\n") == step  # a file that grows
         assert not [path for path in commit.files if JIT_MARK in path]
         for folder in found:
             assert_whole(commit.files, folder, out / folder.replace("last-checkpoint", f"checkpoint-{step}"))
@@ -326,7 +329,7 @@ def test_an_interrupted_run_is_on_the_hub_before_the_signal_takes_its_course(
                 signal.raise_signal(signal.SIGINT)
 
     args = make_args(**PUSHING | {"save_steps": 100, "hub_strategy": "checkpoint", "max_steps": 6})
-    hub.fault(COMMIT, delay=0.1)
+    hub.fault(COMMIT, status=500, times=3)  # all attempts of the push; the end of the run makes another
     trainer = VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows, callbacks=[Interrupt()])
     with pytest.raises(KeyboardInterrupt):
         trainer.train()

@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 
 from trl_vade.samplers import ThompsonSampler
+from trl_vade.samplers.priors import even_draw_ratio
 from trl_vade.samplers.snapshot import state_digest
 from trl_vade.selection.feedback import Feedback
 from trl_vade.selection.log import SelectionLog
 from trl_vade.selection.outcomes import GroupOutcomes, group_outcomes
+from trl_vade.selection.signal import RewardSignal
 
 
 @pytest.fixture
@@ -91,6 +93,12 @@ def test_a_process_that_does_not_write_learns_the_same_and_says_nothing(make, ca
     assert state_digest(loud.sampler) == state_digest(quiet.sampler)
     assert len(loud.log.read()) == 10
     assert "No group has had a gradient" in caplog.text
+
+
+def test_an_even_draw_of_spreads_is_estimated_as_one_of_spreads(make):
+    feedback = make(signal=RewardSignal(None, ["reward"]))
+    metrics = score(feedback, [MIXED])
+    assert metrics["even_draw_ratio"] == even_draw_ratio(feedback.sampler.posterior, 4, spreads=True)
 
 
 def test_a_refill_with_a_gradient_ends_a_streak_of_batches_without_one(make, caplog):

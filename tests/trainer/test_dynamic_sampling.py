@@ -48,11 +48,11 @@ class Counted:
 
     def __init__(self, reward):
         self.__name__, self.reward = reward.__name__, reward
-        self.rows, self.tokens = [], 0
+        self.rows, self.lengths = [], []
 
     def __call__(self, completions, completion_ids, id, **columns):
         self.rows += id
-        self.tokens += sum(map(len, completion_ids))
+        self.lengths += map(len, completion_ids)
         return self.reward(completions=completions, completion_ids=completion_ids, id=id, **columns)
 
 
@@ -236,7 +236,7 @@ def test_every_rollout_is_scored_once_counted_and_observed(refilled, text_rows, 
     assert trainer.selection.sampler.posterior.step == len(lines)
     assert logged(trainer, "vade/rollouts")[-1] == len(counted.rows)
     prompts = [text_rows[int(name.removeprefix("row-"))]["prompt"] for name in counted.rows]
-    tokens = counted.tokens + sum(map(len, trainer._tokenize_prompts(prompts)[0]))
+    tokens = sum(counted.lengths) + sum(map(len, trainer._tokenize_prompts(prompts)[0]))
     assert trainer.state.num_input_tokens_seen == tokens == logged(trainer, "num_tokens")[-1]
 
 
@@ -250,8 +250,9 @@ def test_the_metrics_are_of_all_groups_that_were_generated_and_schedules_stay_in
     assert set(logged(trainer, "vade/staleness")) == {0.0}
     assert set(logged(trainer, "frac_reward_zero_std")) == {0.0}  # TRL's own figures are of what is trained on
     assert set(logged(trainer, "reward")) == {0.5}
-    lengths = np.array(logged(trainer, "completions/mean_length"))
-    assert (lengths * groups).sum() * 4 == pytest.approx(counted.tokens)
+    for name, of_batch in (("mean", np.mean), ("min", min), ("max", max)):
+        wanted = [of_batch(lengths) for lengths in np.split(counted.lengths, 4 * np.cumsum(groups)[:-1])]
+        assert logged(trainer, f"completions/{name}_length") == pytest.approx(wanted)
     assert logged(trainer, "learning_rate") == pytest.approx([1e-2 * (1 - step / 6) for step in range(6)])
 
 

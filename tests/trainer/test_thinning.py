@@ -14,6 +14,7 @@ from transformers import AutoModelForCausalLM
 from trl import GRPOTrainer
 
 from tests.support.marks import slow
+from tests.support.refusals import refused
 from tests.support.rows import text_of
 from tests.support.runs import (
     StopAfter,
@@ -114,6 +115,20 @@ def test_lossless_gives_the_weights_of_training_on_every_row(made, run, settings
     assert logged(every, "loss") == pytest.approx(logged(kept, "loss"), abs=1e-6)
     if kept.args.steps_per_generation == 1:  # else rows fill up a micro-batch
         assert {*logged(kept, "vade/useful_share")} <= {0.0, 1.0}
+
+
+def test_rewards_that_are_normalised_first_have_the_gradients_that_trl_makes_of_them(run):
+    """Their plain weighted sums are all equal."""
+
+    def right(completions, **columns):
+        return [float(i % 2) for i in range(len(completions))]
+
+    def wrong(completions, **columns):
+        return [2.0 * (1 - i % 2) for i in range(len(completions))]
+
+    settings = {"multi_objective_aggregation": "normalize_then_sum", "reward_weights": [1.0, 0.5], "max_steps": 1}
+    trainer = run([right, wrong], vade_success_reward="right", **settings)
+    assert (kept_rollouts(trainer), logged(trainer, "vade/effective_gradient_ratio")) == ([16.0], [1.0])
 
 
 def without_half_of_the_images():
@@ -266,6 +281,16 @@ def test_rows_that_fill_up_a_micro_batch_are_not_trained_on_and_padding_is_cut(r
     for batch in micro_batches[len(micro_batches) // 2 :]:
         assert batch["prompt_mask"].any(0).all()
         assert batch["completion_mask"].any(0).all()
+    with watched() as (_, parts):
+        run(rare, vade_down_sampling="rows", vade_keep_rollouts=1.0, max_steps=1, **settings)
+    assert {int(part["num_items_in_batch"]) for part in parts} == {sum(int(loss_mask(part).sum()) for part in parts)}
+
+
+def test_a_row_without_an_advantage_that_is_chosen_takes_no_place_of_another(made):
+    """As where the rows with a negative one are truncated."""
+    thinning = made(vade_down_sampling="rows", vade_keep_rollouts=0.5)._batch.thinning
+    thinning._scored = np.arange(4)
+    assert 3 in thinning._kept(np.array([1.0, 1.0, 1.0, 0.0]), 1)
 
 
 def test_a_batch_without_any_gradient_trains_nothing(run, text_model_path):
@@ -412,21 +437,46 @@ def test_evaluation_and_initial_rollouts_are_whole(run, text_rows):
     assert logged(kept, "vade/trained_completions")[-1] < 2 * 16
 
 
-def test_rollout_functions_that_add_fields_work_too(run):
+@pytest.mark.parametrize(("masks", "useful"), [(False, 1.0), (True, 0.5)])
+def test_rollout_functions_that_add_fields_work_too(run, watched, masks, useful):
+    """Their second token is not in the loss. Of two groups with a gradient one is truncated."""
+
     def roll_out(prompts, trainer):
         size = len(prompts)
         return {
             "prompt_ids": trainer._tokenize_prompts(prompts)[0],
-            "completion_ids": [[5 + (i + trainer.state.global_step) % 8, 2] for i in range(size)],
+            "completion_ids": [[5 + (i + trainer.state.global_step) % 8, 2 if i < 4 else 5] for i in range(size)],
             "logprobs": [[-1.0, -1.0]] * size,
+            "env_mask": [[1, 0]] * size,
             "mark": list(range(size)),
         }
 
     def by_mark(completions, mark, **columns):
         return [float(number % 4 == 0 and number < 8) for number in mark]
 
-    trainer = run(by_mark, vade_down_sampling="lossless", max_steps=2, more={"rollout_func": roll_out})
-    assert kept_rollouts(trainer) == [8.0, 8.0]
+    settings = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 8, "max_steps": 2}
+    more = {"mask_truncated_completions": masks, "more": {"rollout_func": roll_out}}
+    with watched() as (_, micro_batches):
+        trainer = run(by_mark, vade_down_sampling="lossless", **settings, **more)
+    assert (kept_rollouts(trainer), logged(trainer, "vade/useful_share")) == ([8.0, 8.0], [useful, useful])
+    assert sum(int(loss_mask(batch).sum()) for batch in micro_batches) == 2 * 8 * useful
+
+
+def test_a_generation_of_the_object_s_own_is_called_once_a_batch(made):
+    trainer, calls = made(max_steps=2), []
+    generate = trainer._generate
+    trainer._generate = lambda prompts: calls.append(len(prompts)) or generate(prompts)
+    trainer.train()
+    assert calls == [16, 16]
+
+
+def test_the_router_loss_of_a_mixture_of_experts_acts_on_every_row(made):
+    trainer = made(vade_down_sampling="lossless")
+    trainer.aux_loss_enabled = True
+    with refused(ConfigurationError, ["vade_down_sampling='lossless'", "mixture-of-experts"]):
+        Thinning(trainer)
+    trainer.args.vade_down_sampling = None
+    assert Thinning(trainer).mode == "none"
 
 
 def test_a_run_without_a_selection_can_be_thinned(run):

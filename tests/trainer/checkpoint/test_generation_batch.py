@@ -87,13 +87,18 @@ def test_where_a_row_or_the_processor_has_changed_the_batch_is_generated_anew_an
 ):
     """The ids are the same, so the posterior goes on."""
     start("parts", vision_rows(), stop=1, max_steps=1).train()
-    for changed, steps in ((True, 3), (False, 1)):
+    for changed, steps, said in (
+        ("rows", 3, "the pictures of the rows"),
+        ("processor", 1, "the pictures of the rows"),
+        ("once", 3, "'images_once': (1, 0)"),  # the file has numbers in place of pixels
+    ):
         caplog.clear()
-        trainer = start("parts", vision_rows(shift=100 * changed), max_steps=steps, save_strategy="no")
-        if not changed:
+        settings = {"max_steps": steps, "save_strategy": "no", "vade_images_once": changed != "once"}
+        trainer = start("parts", vision_rows(shift=100 * (changed == "rows")), **settings)
+        if changed == "processor":
             trainer.processing_class.image_processor.image_mean = [0.0, 0.0, 0.0]
         trainer.train(resume_from_checkpoint=str(tmp_path / "parts" / "checkpoint-1"))
-        assert "the pictures of the rows" in caplog.text
+        assert said in caplog.text
         assert "new generation batch" in caplog.text
         assert trainer.state.global_step == steps
 

@@ -89,6 +89,12 @@ def test_completions_that_are_not_there_are_refused_or_on_purpose_generated_anew
     assert set(logged(resumed, "vade/staleness")) == {0.0}
 
 
+def test_a_generation_batch_of_more_steps_than_before_is_used_for_all_of_them(saved, resume):
+    """The checkpoint lies behind a whole batch of one step; one of now is for two."""
+    resumed = resume(checkpoint=without_later(saved[1].with_name("checkpoint-1")), num_iterations=2, max_steps=3)
+    assert resumed.selection.sampler.posterior.step == 2
+
+
 def test_the_checkpoint_and_the_output_directory_hold_the_posterior(saved, tmp_path):
     trainer, output_dir = saved[0], saved[1].parent
     assert load_snapshot(output_dir / "checkpoint-1").sampler_state["posterior"]["step"] == 1

@@ -13,6 +13,7 @@ from tests.support.runs import assert_equal_weights, logged, make_trainer, weigh
 from tests.support.seen_pictures import seen_pictures
 from tests.support.vision_runs import FirstGradients, assert_same_but_for_rounding, images, picture, picture_rows
 from trl_vade import VADEGRPOTrainer
+from trl_vade.trainer.images.once import ImagesOnce
 
 AS_TRL = {"vade_images_once": False}
 BUFFER = {"prepare": images(tower_once=False)}
@@ -127,6 +128,10 @@ def test_what_is_encoded_once_by_default(made, vision_model_path, settings, drop
     adapter = dropout and LoraConfig(r=2, target_modules=["qkv"], lora_dropout=dropout)
     trainer = made(is_even, picture_rows(), model=vision_model_path, more={"peft_config": adapter}, **settings)
     assert (trainer._images.on, trainer._images.tower_once, trainer._images.grouped) == wanted
+    trainer.aux_loss_enabled = True  # the router loss of a micro-batch
+    assert not ImagesOnce(trainer).grouped
+    trainer.rollout_func = print  # which gets the pictures, too
+    assert not ImagesOnce(trainer).on
 
 
 class SeesSteps(VADEGRPOTrainer):
