@@ -53,9 +53,9 @@ def look_over(arguments: dict[str, Any], trainer_class: type) -> bool:
     if is_own(args):
         find_sampler(setting(args, "sampler"))
     refuse_rows(arguments.get("reward_funcs"), arguments.get("train_dataset"), arguments.get("eval_dataset"))
+    lay_out_rows(arguments, args)
     if owner_of(trainer_class, "_calculate_rewards").__module__.partition(".")[0] in LIBRARIES:
         _refuse_reward_functions(args, arguments)
-    lay_out_rows(arguments, args)
     chooses = settle_choice(args, arguments.get("train_dataset"), trainer_class)
     _refuse_refills(args, arguments)
     return chooses
