@@ -341,3 +341,33 @@ EXPRESSION += [
     *wrong("3x", *tagged("3y", "4x")),
     *wrong("2", *tagged(r"\sqrt{(-8)^{1/3}}")),  # a complex number
 ]
+
+
+def matrix(rows: str, kind: str = "pmatrix") -> str:
+    return rf"\begin{{{kind}}}{rows}\end{{{kind}}}"
+
+
+# Matrices, vectors, cases, sets and intervals, in which places count.
+EXPRESSION += [
+    *right(matrix(r"1 \\ 2"), *tagged(matrix(r"1 \\ 2"), matrix(r"1\\2"), matrix(r"1 \\ 2", "bmatrix"))),
+    *wrong(matrix(r"1 \\ 2"), *tagged(matrix(r"2 \\ 1"), matrix("1 & 2"), "(2,1)", matrix(r"1 \\ 2 \\ 0"), "12")),
+    *right(matrix(r"1 & 2 \\ 3 & 4"), *tagged(matrix(r"1&2\\3&4"), matrix(r"1 & 2\\ 3 & 4", "bmatrix"))),
+    *right(matrix(r"1 & 2 \\ 3 & 4"), *tagged(r"\left(\begin{array}{cc}1 & 2 \\ 3 & 4\end{array}\right)")),
+    *wrong(matrix(r"1 & 2 \\ 3 & 4"), *tagged(matrix(r"1 & 3 \\ 2 & 4"), matrix(r"4 & 3 \\ 2 & 1"))),  # the transpose
+    *wrong(matrix(r"1 & 2 \\ 3 & 4"), *tagged(matrix("1 & 2 & 3 & 4"), matrix(r"1 \\ 2 \\ 3 \\ 4"), "(1,2,3,4)")),
+    *right(matrix(r"1/2 \\ 3"), *tagged(matrix(r"\frac{1}{2} \\ 3"), matrix(r"0.5 \\ 3"))),
+    *wrong(matrix(r"1/2 \\ 3"), *tagged(matrix(r"3 \\ \frac{1}{2}"), matrix(r"\frac{1}{2} \\ -3"))),
+    *right(r"\begin{vmatrix}1 & 2 \\ 3 & 4\end{vmatrix}", *tagged(r"\begin{vmatrix}1 & 2\\3 & 4\end{vmatrix}")),
+    *wrong(r"\binom{1}{2}", *tagged(r"\binom{2}{1}")),
+    *right("x = 1, y = 2", *tagged("x=1, y=2", "y = 2, x = 1")),
+    *wrong("x = 1, y = 2", *tagged("x=2, y=1")),
+    *right("[1,2)", *tagged("[1, 2)", r"\left[1, 2\right)", r"x \in [1,2)")),
+    *wrong("[1,2)", *tagged("(1,2]", "(1,2)", "[1,2]", "[2,1)", "[1,3)")),
+    *right(r"(-\infty,2] \cup [3,\infty)", *tagged(r"(-\infty, 2] \cup [3, \infty)")),
+    *wrong(r"(-\infty,2] \cup [3,\infty)", *tagged(r"(-\infty,2) \cup (3,\infty)", r"(-\infty,3] \cup [2,\infty)")),
+    *right(r"\{1,2\}", *tagged(r"\{2,1\}", "{1, 2}")),
+    *wrong(r"\{1,2\}", *tagged(r"\{1,2,3\}", r"\{1\}", "[1,2]")),
+    *wrong("(1,2)", *tagged("(2,1)", "[1,2]", "(1,2,3)")),
+    *right(r"x > 3", *tagged("3 < x", r"(3, \infty)")),
+    *wrong(r"x > 3", *tagged("x < 3", r"x \ge 3", r"[3, \infty)", r"(-\infty, 3)")),
+]

@@ -16,7 +16,8 @@ _RULES = [
     (re.compile(f"[{''.join(map(chr, _SUPERSCRIPTS))}]+"), lambda m: f"^{{{m[0].translate(_SUPERSCRIPTS)}}}"),
     (re.compile(r"\^\s*(?:\\circ|\{\s*(?:\\circ|°)\s*\})|\\degree|\\circ"), "°"),
     (re.compile(r"\{,\}|(?<=\d)\\,(?=\d{3})"), ","),
-    (re.compile(r"\\(?:[,;:! ]|q?quad\b|left\b|right\b|displaystyle\b)|(?<!^)~|[\u00a0\u2009\u202f\u2007]"), " "),
+    # Not the second backslash of `\\ `, which ends a row of a matrix.
+    (re.compile(r"(?<!\\)\\(?:[,;:! ]|(?:q?quad|left|right|displaystyle)\b)|(?<!^)~|[\u00a0\u2009\u202f\u2007]"), " "),
     (re.compile(r"\\([%$#&])"), r"\1"),
     (re.compile(r"\\(?:text|mathrm|textrm|textbf|mathbf|mbox|rm)" + _BRACED), lambda m: f" {m[1].strip()} "),
     (re.compile(r"\\[dtc]frac"), r"\\frac"),
