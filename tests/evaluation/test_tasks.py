@@ -113,11 +113,24 @@ def kinds(messages):
     return [(message["role"], [part["type"] for part in message["content"]]) for message in messages]
 
 
-def test_a_row_is_asked_as_the_trainer_asks_it():
-    turns = [("system", "Be brief."), ("user", "How many?"), ("assistant", "4"), ("user", "Sure?")]
-    prompt, images = [{"role": role, "content": content} for role, content in turns], [picture(1), picture(2)]
-    asked = row_messages({"prompt": prompt, "images": images})
-    trained = prepare_multimodal_messages(prompt, images=images)
+TURNS = [("system", "Be brief."), ("user", "How many?"), ("assistant", "4"), ("user", "Sure?")]
+PROMPT = [{"role": role, "content": content} for role, content in TURNS]
+PARTS = [{"role": "user", "content": [{"type": "text", "text": "See"}, {"type": "image"}]}]
+PICTURES = {  # columns of a row, and the pictures that TRL puts into its prompt
+    "several": ({"prompt": PROMPT, "images": [picture(1), picture(2)]}, [picture(1), picture(2)]),
+    "one": ({"prompt": PROMPT, "image": picture(1)}, [picture(1)]),
+    "one between texts": ({"prompt": PARTS, "image": picture(1)}, [picture(1)]),
+    "none": ({"prompt": PROMPT}, []),
+    "no image": ({"prompt": PROMPT, "image": None}, []),
+    "no images": ({"prompt": PROMPT, "images": None}, []),
+    "an empty list": ({"prompt": PROMPT, "images": []}, []),
+}
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_row_is_asked_as_the_trainer_asks_it(name):
+    row, pictures = PICTURES[name]
+    asked, trained = row_messages(row), prepare_multimodal_messages(row["prompt"], images=pictures)
     assert kinds(asked) == kinds(trained)
     for ours, theirs in zip(asked, trained, strict=True):
         for part, other in zip(ours["content"], theirs["content"], strict=True):
@@ -125,14 +138,14 @@ def test_a_row_is_asked_as_the_trainer_asks_it():
                 assert part["text"] == other["text"]
             else:
                 assert part["url"].tobytes() == other["image"].tobytes()
+    assert [image.tobytes() for image in row_images(row)] == [image.tobytes() for image in pictures]
 
 
-def test_a_row_without_images_is_text_and_an_image_of_another_mode_becomes_one_that_models_take():
-    for images in ({}, {"images": None}, {"images": []}):
-        row = {"prompt": [{"role": "user", "content": "2 + 2?"}]} | images
-        assert row_messages(row) == [{"role": "user", "content": [{"type": "text", "text": "2 + 2?"}]}]
-        assert row_images(row) == []
-    assert [found.mode for found in row_images({"images": [Image.new("LA", (8, 8), (7, 0))]})] == ["RGB"]
+def test_a_picture_of_another_mode_or_a_path_becomes_one_that_models_take(tmp_path):
+    picture(1).save(tmp_path / "a.png")
+    images = [Image.new("LA", (8, 8), (7, 0)), str(tmp_path / "a.png")]
+    found = row_images({"prompt": PROMPT, "images": images})
+    assert [(image.mode, image.size) for image in found] == [("RGB", (8, 8))] * 2
 
 
 def row_of(kind, case):
@@ -160,6 +173,10 @@ def test_a_verdict_of_the_mixture_is_the_reward_that_trains():
     assert verdicts == [case.verdict for _, case in SOME]
     assert {0.0, 1.0, None} == set(verdicts)
     assert mixture({"answer": "4"}, ["<answer>4</answer>"])["vade_accuracy"] == 1.0
+    for answer, said in ((0, "0"), (0.0, "0"), (False, "no"), (0, "red")):
+        row = {"answer": answer, "choices": ["red", "blue"] if said == "red" else None}
+        scores = [mixture(row, [f"<answer>{text}</answer>"])["vade_accuracy"] for text in (said, "7")]
+        assert scores == [1.0, 0.0], row
     assert [mean(scores) for scores in ([1.0, None, 0.0], [None], [])] == [0.5, None, None]
 
 

@@ -72,15 +72,16 @@ def chartqa(folder, count=4):
     return write(folder, "chartqa", "test", rows)
 
 
-def mixture(folder, count=4):
+def mixture(folder, count=4, column="images"):
     """Rows as scripts/prepare_data.py makes them; the reference of the last cannot be read."""
+    pictures = datasets.List(datasets.Image()) if column == "images" else datasets.Image()
     rows = []
     for number, scene in enumerate(scenes(count)):
         kind, answer = ("number", "no number") if number == count - 1 else ("text", scene.answer)
         prompt = [{"role": "user", "content": scene.question}]
-        row = {"prompt": prompt, "images": [scene.image], "answer": answer, "answer_type": kind, "source": "testbed"}
-        rows.append(row | {"choices": []})
-    table = datasets.Dataset.from_list(rows).cast_column("images", datasets.List(datasets.Image()))
+        row = {"prompt": prompt, "answer": answer, "answer_type": kind, "source": "testbed", "choices": []}
+        rows.append(row | {column: [scene.image] if column == "images" else scene.image})
+    table = datasets.Dataset.from_list(rows).cast_column(column, pictures)
     datasets.DatasetDict({"validation": table}).save_to_disk(folder)
     return Path(folder)
 

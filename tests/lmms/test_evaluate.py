@@ -107,6 +107,16 @@ def test_the_score_of_the_testbed_is_the_trainers_own_validation_reward_for_the_
     assert found["mixture"]["questions"] == 3
 
 
+def test_a_row_with_its_picture_in_the_column_image_has_the_score_of_one_with_a_list(model, tmp_path):
+    single, listed = (stand_ins.mixture(tmp_path / column, 16, column) for column in ("image", "images"))
+    scores = []
+    for folder in (single, listed):
+        result = evaluate(model, folder / "out", {"mixture": folder}, ["mixture"], "--temperature", "0")
+        assert result.exit_code == 0, result.output + result.stderr
+        scores.append(read_results(folder / "out")["benchmarks"]["mixture"]["mean"])
+    assert scores[0] == scores[1] > 0
+
+
 def test_the_token_reaches_neither_lmms_eval_nor_any_file(published):
     hub, output, printed = published
     token = hub.token.encode()

@@ -127,20 +127,24 @@ def _plain(text: str) -> str:
 
 
 def row_messages(row: Row) -> list[Row]:
-    """Return the row's prompt as messages; images come before the text of the first user message, as in TRL."""
-    images = [{"type": "image", "url": image} for image in row_images(row)]
-    messages = []
-    for message in row["prompt"]:
-        content: list[Row] = [{"type": "text", "text": message["content"]}]
-        if message["role"] == "user":
-            content, images = [*images, *content], []
-        messages.append({"role": message["role"], "content": content})
-    return messages
+    """Return the row's prompt with its pictures as messages, as in training."""
+    from transformers.image_utils import load_image
+
+    from trl_vade.data.loading import messages_of
+
+    def part_of(part: Row) -> Row:
+        if part["type"] == "image":
+            return {"type": "image", "url": load_image(part["image"])}
+        return {"type": "text", "text": part["text"]}
+
+    messages = [(message["role"], message.get("content") or []) for message in messages_of(row)]
+    return [{"role": role, "content": [*map(part_of, parts)]} for role, parts in messages]
 
 
 def row_images(row: Row) -> list[Any]:
-    """Return the row's images."""
-    return [image.convert("RGB") for image in row.get("images") or []]
+    """Return the row's pictures."""
+    parts = (part for message in row_messages(row) for part in message["content"])
+    return [part["url"] for part in parts if part["type"] == "image"]
 
 
 def testbed(row: Row, results: Sequence[str]) -> Row:
@@ -150,7 +154,7 @@ def testbed(row: Row, results: Sequence[str]) -> Row:
 
 def mixture(row: Row, results: Sequence[str]) -> Row:
     """Score a row by the rewards that train; None if its reference cannot be read."""
-    columns = {name: [row.get(name) or None] for name in ("answer", "answer_type", "choices", "source")}
+    columns = {name: [row.get(name)] for name in ("answer", "answer_type", "choices", "source")}
     # Not "score": lmms-eval 0.7.3 computes a standard deviation over that key, and fails on None.
     return {"vade_accuracy": accuracy_reward(results[:1], **columns)[0], "vade_format": format_reward(results[:1])[0]}
 
