@@ -255,6 +255,20 @@ TEXT += [
     *wrong("BED", *tagged("B, E, D")),  # a word
 ]
 
+# A remark about another choice before the answer.
+for cities in (None, CITIES):
+    CHOICE += [
+        *right("D", "A is too small. The answer is D.", "A is larger than B. The answer is D.", choices=cities),
+        *right(
+            "D",
+            "(A) is too small. The correct option is (D).",
+            *tagged("A is small. The answer is D."),
+            choices=cities,
+        ),
+        *wrong("A", "A is too small. The answer is D.", "(A) is small. The correct option is (D).", choices=cities),
+        *wrong("D", "A is correct. The answer is D.", "A is the right one. So the answer is D.", choices=cities),
+    ]
+
 IN_FORM = [
     *("<think>a</think><answer>b</answer>", "<think>a</think>\n<answer>b</answer>"),
     *(" \n<think>a</think> \n\n <answer>b</answer>\n ", "<think>\na\n\nb\n</think>\n<answer>\n42\n</answer>"),

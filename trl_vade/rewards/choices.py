@@ -18,6 +18,9 @@ _LABEL = re.compile(  # a letter in front of the rest; a and I may be words
 )
 # `A is a predator` is no choice
 _DENIED = r"\W{0,3}(?:(?:(?:is|was)\s+)?(?:not|wrong|incorrect|false)|isn't|is\s+an?)\b"
+_REMARK = re.compile(
+    r"\W*[a-z]\)?\s+is\s+(?!(?:(?:the|my)\s+)?(?:right|correct|best|answer|option)\b)", re.IGNORECASE | re.ASCII
+)
 _OPTION = re.compile(  # `option B`, `the answer is B`
     rf"\b(?i:(?:option|choice|answer|letter)(?:\s+{SAYS})?)\W{{1,3}}([A-Z])(?![\w'])(?!(?i:{_DENIED}))", re.ASCII
 )
@@ -41,7 +44,8 @@ def chosen(readings: Sequence[str], choices: Sequence[str]) -> int | None:
     if not readings:
         return None
     whole = _DECORATION.sub(r"\1", readings[0]).strip()
-    labels = {_label(reading, choices) for reading in readings} - {None}
+    named = [reading for place, reading in enumerate(readings) if not (place and _REMARK.match(reading))]
+    labels = {_label(reading, choices) for reading in named} - {None}
     labels |= {_index(letter) for reading in readings for letter in _OPTION.findall(reading)}
     for reading in readings:
         index = exactly(reading, choices)
