@@ -371,3 +371,13 @@ EXPRESSION += [
     *right(r"x > 3", *tagged("3 < x", r"(3, \infty)")),
     *wrong(r"x > 3", *tagged("x < 3", r"x \ge 3", r"[3, \infty)", r"(-\infty, 3)")),
 ]
+
+# Names of points.
+EXPRESSION += [
+    *right(r"\angle ABC", *tagged(r"\angle ABC", r"\angle CBA", "∠ABC", "angle ABC", r"\angle{ABC}")),
+    *wrong(r"\angle ABC", *tagged(r"\angle ACB", r"\angle BAC", r"\angle ABD", r"\triangle ABC", "ABC")),
+    *right(r"\triangle ABC", *tagged(r"\triangle ABC", r"\triangle{ABC}", "△ABC")),
+    *wrong(r"\triangle ABC", *tagged(r"\triangle ACB", r"\triangle CBA", r"\triangle ABD", r"\angle ABC")),
+    *right(r"\angle ABC = 30^\circ", *tagged(r"30^\circ", "30")),
+    *wrong(r"\angle ABC = 30^\circ", *tagged(r"\angle ABC = 60^\circ", "60")),
+]

@@ -24,6 +24,8 @@ _ALTERNATIVES = re.compile(rf"{HEDGE.pattern}|\\pm\b|±", re.IGNORECASE)
 _ABOUT = re.compile(r"≈|\\approx|\\simeq")
 _NOTHING = re.compile(r"(?:so |now )?there (?:is|are|were|will be) no(?:ne| [^\d?]*)", re.IGNORECASE)
 _RATIO = re.compile(r"(?<=\d) ?: ?(?=\d+$)")
+_POINTS = re.compile("(?:angle|triangle)[A-Z]+")
+_SIGNS = str.maketrans({"∠": "angle", "△": "triangle", **dict.fromkeys("\\{} ", "")})
 _FUNCTIONS = "sqrt|sin|cos|tan|log|ln|exp|pi"
 _FORMULA = re.compile(
     r"[\\√π^=≤≥]|[\d)a-z]\s*[+*/<>]\s*[-\d(a-z]"
@@ -143,6 +145,9 @@ def _has_number(readings: list[str], number: Quantity, relaxed: bool) -> bool:
 def _same_expression(answer: str, reference: str) -> bool:
     if "".join(answer.split()) == "".join(reference.split()):
         return True
+    points, given = plain(reference).translate(_SIGNS), plain(answer).translate(_SIGNS)
+    if _POINTS.fullmatch(points):  # their letters are no factors
+        return given == points or (given.startswith("angle") and given[5:] == points[:4:-1])
     answer = _ABOUT.split(plain(answer))[0].strip() or answer  # exact, and not about how much
     number, expected = read_closed(answer), read_closed(reference)
     if number is not None and expected is not None:
