@@ -8,10 +8,16 @@ from tests.support.refusals import refused
 from tests.support.rows import picture
 from trl_vade import VADEGRPOTrainer
 from trl_vade.data.columns import refuse_columns
+from trl_vade.data.loading import messages_of
+from trl_vade.data.row_views import plain_text
 from trl_vade.errors import ConfigurationError
 
 MESSAGES = [{"role": "user", "content": "How many?"}]
 TURNS = [{"from": "human", "value": "<image>\nHow many?"}, {"from": "gpt", "value": "7"}]
+MARKED = {"role": "user", "content": "<image>\nHow many?"}
+RIGHT = {"role": "assistant", "content": "7"}
+PARTS = {"role": "user", "content": [{"type": "image", "text": None}, {"type": "text", "text": "How many?"}]}
+RIGHT_PARTS = {"role": "assistant", "content": [{"type": "text", "text": "7"}]}
 IN_TABLE = (
     Dataset.from_dict({"image": [picture(1)]})
     .cast_column("image", Image())
@@ -26,6 +32,18 @@ UNREADABLE = {  # the rows, and a name in the message
     "an uncast picture": ({"prompt": [MESSAGES], "image": [IN_TABLE]}, "Image()"),
     "uncast pictures": ({"prompt": [MESSAGES], "images": [[IN_TABLE]]}, "List(Image())"),
     "pictures without paths": ({"prompt": [MESSAGES], "images": [[{"bytes": IN_TABLE["bytes"]}]]}, "List(Image())"),
+    "a dialogue": ({"messages": [[*MESSAGES, RIGHT]]}, "'prompt'"),
+    "a dialogue of a system": ({"messages": [[{"role": "system", "content": ""}, *MESSAGES, RIGHT]]}, "'prompt'"),
+    "a dialogue of other names": ({"conversations": [[*MESSAGES, RIGHT]]}, "'prompt'"),
+    "a dialogue about a picture": ({"messages": [[MARKED, RIGHT]], "images": [[IN_TABLE]]}, "'prompt'"),
+    "a dialogue of parts": ({"messages": [[PARTS, RIGHT_PARTS]], "image": [IN_TABLE]}, "'prompt'"),
+    "a system's turn": ({"conversations": [[{"from": "system", "value": "Be brief."}, *TURNS]]}, "'prompt'"),
+    "an unusual name": ({"id": ["a"], "answer": ["7"], "ask": ["How many?"]}, "'prompt'"),
+    "a marked text beside a picture": ({"prompt": [MARKED["content"]], "image": [IN_TABLE]}, "'image'"),
+    "several pictures under the name of one": ({"prompt": [MESSAGES], "image": [[IN_TABLE] * 2]}, "Image()"),
+    "a path under the name of several": ({"prompt": [MESSAGES], "images": ["a.png"]}, "List(Image())"),
+    "bytes": ({"prompt": [MESSAGES], "image": [IN_TABLE["bytes"]]}, "Image()"),
+    "lists of bytes": ({"prompt": [MESSAGES], "images": [[IN_TABLE["bytes"]]]}, "List(Image())"),
     "one picture under the name of several": ({"prompt": [MESSAGES], "images": [IN_TABLE]}, "List(Image())"),
 }  # fmt: skip
 
@@ -37,8 +55,6 @@ def test_what_trl_cannot_read_is_refused_and_the_lines_in_the_messages_mend_it(m
     for given in ({"train_dataset": rows}, {"train_dataset": readable(), "eval_dataset": {"all": rows}}):
         with refused(ConfigurationError, [word, next(reversed(given))], ["rows = rows."]):
             VADEGRPOTrainer("no/such-model: refused before it is looked up", len, make_args(), **given)
-    if name == "one picture under the name of several":
-        return  # `rename_column`, or a list around it
     seen = {"rows": rows, "Image": Image, "List": List}
     for _ in range(3):
         try:
@@ -47,8 +63,25 @@ def test_what_trl_cannot_read_is_refused_and_the_lines_in_the_messages_mend_it(m
             exec(str(error).splitlines()[-1], seen)
     refuse_columns("train_dataset", seen["rows"])
     row = seen["rows"][0]
-    assert row["prompt"] == MESSAGES
-    assert all(each.size == (8, 8) for each in [*row.get("images", []), *filter(None, [row.get("image")])])
+    assert plain_text(row["prompt"]) == "How many?"
+    assert [turn["role"] for turn in row["prompt"]][-1] == "user"
+    if columns.get("images") != ["a.png"]:
+        parts = [part for turn in messages_of(row) for part in turn["content"]]  # as training does
+        given = next((columns[name][0] for name in ("image", "images") if name in columns), [])
+        pictures = [part["image"].size for part in parts if part["type"] == "image"]
+        assert pictures == [(8, 8)] * (len(given) if isinstance(given, list) else 1)
+
+
+def test_the_rows_of_a_dialogue_train_after_the_line_of_the_message(text_model_path, make_args):
+    seen = {"rows": Dataset.from_dict({"messages": [[*MESSAGES, RIGHT]] * 24, "answer": ["7"] * 24})}
+    with refused(ConfigurationError, ["'prompt'"]) as raised:
+        refuse_columns("train_dataset", seen["rows"])
+    exec(str(raised.value).splitlines()[-1], seen)
+    trainer = VADEGRPOTrainer(
+        text_model_path, lambda completions, **_: [0.0] * len(completions), make_args(max_steps=1), seen["rows"]
+    )
+    trainer.train()
+    assert [*trainer._logs["prompt"]] == [MESSAGES] * len(trainer._logs["prompt"])
 
 
 def readable():
