@@ -255,6 +255,27 @@ TEXT += [
     *wrong("BED", *tagged("B, E, D")),  # a word
 ]
 
+# Lists, hyphens, places, ordinals, and answers that are none.
+TEXT += [
+    *right("red and blue", *tagged("blue and red", "red, blue")),
+    *right("red, green and blue", *tagged("blue, red, and green")),
+    *wrong("red and blue", *tagged("red and green", "red", "red and red", "red, blue and green")),
+    *right("red, blue", *tagged("red,blue")),
+    *wrong("red, blue", *tagged("blue, red")),
+    *right("well known", *tagged("well-known")),
+    *right("left", *tagged("on the left", "the left")),
+    *right("in the kitchen", *tagged("kitchen", "the kitchen")),
+    *wrong("left", *tagged("on the right", "in")),
+    *right("third", *tagged("3rd", "the 3rd", "third")),
+    *right("3rd floor", *tagged("third floor")),
+    *wrong("third", *tagged("2nd", "3", "three", "13th")),
+    *right("n!", *tagged("n!")),
+    *wrong("n!", *tagged("n", "m!")),
+    *right("Yes", *tagged("Yes!")),
+    *right("no", *tagged("No, I don't think so.")),
+    *wrong("no", *tagged("No, I cannot answer", "No, I don't know", "No, I am not sure")),
+]
+
 # A remark about another choice before the answer.
 for cities in (None, CITIES):
     CHOICE += [

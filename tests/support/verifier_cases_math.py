@@ -372,6 +372,8 @@ EXPRESSION += [
     *wrong(r"x > 3", *tagged("x < 3", r"x \ge 3", r"[3, \infty)", r"(-\infty, 3)")),
 ]
 
+NUMBER += [*wrong("5", *tagged("5 isn't")), *wrong("1990", *tagged("1990 BC", "1990 BCE"))]
+
 # Names of points.
 EXPRESSION += [
     *right(r"\angle ABC", *tagged(r"\angle ABC", r"\angle CBA", "∠ABC", "angle ABC", r"\angle{ABC}")),

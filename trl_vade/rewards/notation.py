@@ -47,6 +47,11 @@ _LETTERS = re.compile(r"\(?[A-H]\)?(?:(?:,? and |[,;&] ?| )\(?[A-H]\)?)+")
 _WORD_OF_LETTERS = re.compile("[A-H]{2,}")
 _RATIO = re.compile(r"(\d{1,9}) ?(?::|/| to ) ?(\d{1,9})")
 _FIRST = re.compile(r"(yes|no|true|false)\s*[,.;:!]", re.IGNORECASE)
+_NTH = "first second third fourth fifth sixth seventh eighth ninth tenth"
+_ORDINALS = {word: number for number, word in enumerate(_NTH.split(), 1)}
+_FACTORIAL = re.compile(r"\d*[a-z]!")
+_AND = re.compile(r",? and |, ")
+_UNANSWERED = re.compile(r"\bor\b|\?|maybe|\bi (?:cannot|can't|do(?:n't| not) know|am not sure)|\bi'm not sure|unable")
 _WORD_RULES = [
     (re.compile(r"\.(?!\d)"), ""),  # p.m., U.S., Dr.
     (re.compile(r"(?<=\d)\s*([-:,])\s*(?=\d)"), r"\1"),
@@ -55,6 +60,9 @@ _WORD_RULES = [
     (re.compile(r"\b(\d{1,2}):(\d\d)([ap])m\b"), lambda m: f"{int(m[1]) % 12 + 12 * (m[3] == 'p')}:{m[2]}"),
     (re.compile(r"\b0(?=\d:\d\d\b)"), ""),
     (re.compile(r"\\text\{([^{}]*)\}|_(?=\d)"), r"\1"),
+    (re.compile(r"(?<=[a-z]),(?=[a-z])"), ", "),
+    (re.compile(rf"\b(?:({'|'.join(_ORDINALS)})|(\d+)(?:st|nd|rd|th))\b"), lambda m: f"{_ORDINALS.get(m[1], m[2])}th"),
+    (re.compile(r"^(?:(?:in|on|at) )?(?:(?:an?|the) )?(?=.)"), ""),
 ]
 
 
@@ -104,21 +112,22 @@ def normalised_text(text: str) -> str:
     text = " ".join(undecorated(text).translate(_SUBSCRIPTS).casefold().split())
     for _ in range(5):
         before = text
-        text = text.rstrip(".,;:!?").strip()
+        text = text if _FACTORIAL.fullmatch(text) else text.rstrip(".,;:!?").strip()
         if len(text) > 2 and _PAIRS.get(text[0]) == text[-1]:
             text = text[1:-1].strip()
         if text == before:
             break
     for pattern, replacement in _WORD_RULES:
         text = pattern.sub(replacement, text)
-    article, _, rest = text.partition(" ")
-    return rest if article in ("a", "an", "the", "in", "on", "at") and rest else text
+    return text
 
 
 def same_text(answer: str, reference: str) -> bool:
     """Return whether both are the same words, or `answer` begins with the yes or no that the reference is."""
-    expected = normalised_text(reference)
-    if normalised_text(answer) == expected:
+    expected, found = normalised_text(reference), normalised_text(answer)
+    if expected in (found, re.sub("(?<=[a-z])-(?=[a-z])", " ", found)):
+        return True
+    if " and " in expected and sorted(_AND.split(found)) == sorted(_AND.split(expected)):
         return True
     forms = [_LETTERS if _LETTERS.fullmatch(text) else _WORD_OF_LETTERS for text in (answer, reference)]
     if _LETTERS in forms and forms[0].fullmatch(answer) and forms[1].fullmatch(reference):
@@ -132,4 +141,4 @@ def same_text(answer: str, reference: str) -> bool:
         return False
     others = {"yes", "no", "true", "false"} - {expected}
     rest = answer[first.end() :].casefold()
-    return not (others & set(re.findall(r"[a-z]+", rest)) or re.search(r"\bor\b|\?|maybe", rest))
+    return not (others & set(re.findall(r"[a-z]+", rest)) or _UNANSWERED.search(rest))

@@ -50,7 +50,7 @@ _SCALED = re.compile(r"\d\s*\*?\s*[a-zA-Z](?![a-zA-Z])|(?<![a-zA-Z])[a-zA-Z]\s*[
 _ABOUT = re.compile(r"^(?:about|approximately|approx\.?|around|roughly|≈|~|\\approx|\\sim)\s*", re.IGNORECASE)
 _UNIT = re.compile(r"[A-Za-zµΩ°$€£¥¢'\"/·.^{}\\ -]{0,40}(?:\^\{?-?[1-3]\}?)?")
 _NO_UNIT = "or and to not but is if by vs versus plus minus times over pi sqrt dozen hundred half third quarter point "
-_NO_UNIT += "than more less fewer between wrong incorrect squared cubed st nd rd th"
+_NO_UNIT += "than more less fewer between wrong incorrect squared cubed st nd rd th isnt arent wasnt bc bce"
 _CLOSED = re.compile(r"sqrt|√|pi|π|\^")
 _COMPOUND = re.compile(r"(\d+(?: ?[a-zA-Z]+\.?)),?(?: and)? (\d.*)")  # 2 hours 30 minutes
 _TRAILING_UNIT = re.compile(r"(?<=[\d)}πi°])(?:\s+|(?=[a-zA-Z]{2}|°))([a-zA-Z°Ω][a-zA-Z°Ω/.^{}\d ]{0,30})$")
@@ -70,7 +70,7 @@ _AFTER = re.compile(r"[\s,.()-]*[^\W\d_]{2,}")
 _NO_SENTENCE = re.compile(
     r"[=<>≤≥≠≈!^+*\\_{}\[\]\"]|\w\(|\b(?:than|between|at (?:least|most)|(?<!left )over|under|above|below|up to|times|"
     r"twice|double|half|dozen|hundred|squared|cubed|minus|plus|nearly|almost|too|another|(?:none|one) of|step|log|ln|"
-    r"sin|cos|tan|exp|sqrt|pi|but|given|know|says?|shown|let|must|need to)\b",
+    r"sin|cos|tan|exp|sqrt|pi|but|given|know|says?|shown|let|must|need to|bce?)\b",
     re.IGNORECASE,
 )
 
