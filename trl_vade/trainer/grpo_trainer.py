@@ -42,7 +42,7 @@ from .preflight import look_over
 from .presets import is_adaptive
 from .publishing import PRIVATE, push_checkpoint, push_now, write_model_card
 from .report import VADEReportCallback
-from .run_start import set_choice, start_run, state_of_run, whole_run
+from .run_start import OF_A_RUN, set_choice, start_run, whole_run
 from .seams import arguments_of, with_signatures
 from .thinning import PLACE, ROW_SHARE
 
@@ -110,7 +110,7 @@ class VADEGRPOTrainer(GRPOTrainer):
         self.publication = Publication(args, rows, PRIVATE)
         with engine_with_trainers_processor(self, args):
             super().__init__(**arguments, **others)
-        self._of_first_run = state_of_run(self)
+        self._of_first_run = {name: value for name, value in vars(self).items() if name in OF_A_RUN}
         self._rows = self.train_dataset  # the rows of the selection; the user may replace `train_dataset`
         rewards = zip(self.reward_func_names, self.reward_funcs, strict=True)
         refuse_differing_weights([("The reference model", self.ref_model), *rewards])

@@ -109,11 +109,6 @@ def _hold(folder: Path) -> IO[str]:
         ) from error
 
 
-def state_of_run(trainer: Any) -> dict[str, Any]:
-    """Return what a new trainer of TRL 1.16 holds for its first run, by name."""
-    return {name: value for name, value in vars(trainer).items() if name in OF_A_RUN}
-
-
 def start_run(trainer: Any, *, resumed: bool, trial: Any = None) -> None:
     """Set `trainer.selection` for the run that begins, and log notices about its rows.
 
