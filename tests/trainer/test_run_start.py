@@ -8,7 +8,7 @@ from trl import GRPOTrainer
 
 from tests.support.marks import slow, slow_but
 from tests.support.refusals import refused
-from tests.support.runs import assert_equal_weights, says_a_digit, weights
+from tests.support.runs import assert_equal_weights, logged, says_a_digit, weights
 from trl_vade.errors import ConfigurationError
 from trl_vade.selection.log import SelectionLog
 
@@ -102,6 +102,7 @@ def test_another_training_on_the_same_rows_begins_anew_and_keeps_the_log_of_the_
     assert asked[6] == asked[0]  # nothing is known, so the first draw is the same one
     assert trainer.selection.sampler.posterior.step == 2
     assert trainer.selection.feedback.rollouts == 2 * 16
+    assert logged(trainer, "vade/trained_completions")[-1] <= 2 * 16
     assert [line["step"] for line in log.read()] == [1, 2]
     log.path.with_name("vade_selection-1.jsonl").replace(log.path)
     assert log.read() == first
