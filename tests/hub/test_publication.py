@@ -206,6 +206,14 @@ def test_a_run_that_begins_anew_takes_the_place_of_an_earlier_one(hub, run, capl
     assert says(caplog.text, "checkpoint-2, checkpoint-4")
 
 
+def test_a_posterior_has_the_names_of_its_own_rows_whatever_comes_next(hub, run, text_rows):
+    trainer = run(max_steps=2)
+    trainer.train_dataset = text_rows.select(range(23, -1, -1))
+    trainer.push_to_hub()
+    table = load_dataset("you/run-posterior", split="train")
+    assert table["sample_id"] == [f"row-{row}" for row in table["index"]]
+
+
 def test_another_training_of_a_trainer_is_pushed_from_its_own_folder(hub, run, tmp_path):
     trainer = run(hub_strategy="checkpoint", max_steps=2)
     trainer.args.output_dir = str(tmp_path / "other")

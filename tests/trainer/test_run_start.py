@@ -11,7 +11,7 @@ from trl import GRPOTrainer
 from tests.support.as_stock import full_history, plain_history
 from tests.support.marks import slow, slow_but
 from tests.support.refusals import refused
-from tests.support.runs import assert_equal_weights, assert_same_end, says_a_digit, weights
+from tests.support.runs import assert_equal_weights, assert_same_end, logged, says_a_digit, weights
 from trl_vade import VADEGRPOTrainer
 from trl_vade.errors import ConfigurationError
 from trl_vade.selection.log import SelectionLog
@@ -162,6 +162,7 @@ def test_another_training_on_the_same_rows_begins_anew_and_keeps_the_log_of_the_
     assert asked[6] == asked[0]  # nothing is known, so the first draw is the same one
     assert trainer.selection.sampler.posterior.step == 2
     assert trainer.selection.feedback.rollouts == 2 * 16
+    assert logged(trainer, "vade/trained_completions")[-1] <= 2 * 16
     assert [line["step"] for line in log.read()] == [1, 2]
     log.path.with_name("vade_selection-1.jsonl").replace(log.path)
     assert log.read() == first

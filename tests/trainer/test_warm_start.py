@@ -174,6 +174,7 @@ def test_without_the_column_of_ids_rows_are_known_as_the_run_knows_them(
     text_model_path, text_rows, make_args, tmp_path
 ):
     def right(completions, **columns):
+        assert not {"id", "limit"} & columns.keys()  # as in TRL
         return [1.0, 0.0] * (len(completions) // 2)
 
     hidden = {"remove_unused_columns": True, "max_steps": 1}

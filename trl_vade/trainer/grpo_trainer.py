@@ -106,7 +106,7 @@ class VADEGRPOTrainer(GRPOTrainer):
         on_time = look_over(arguments, type(self))
         args = arguments["args"]
         self._warm_start = None if may_resume(args) else read_warm_start(args)
-        rows = (lambda: (self.train_dataset, self.selection.sample_keys)) if on_time else None
+        rows = (lambda: (self._rows, self.selection.sample_keys)) if on_time else None
         self.publication = Publication(args, rows, PRIVATE)
         with engine_with_trainers_processor(self, args):
             super().__init__(**arguments, **others)

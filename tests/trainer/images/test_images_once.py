@@ -121,6 +121,7 @@ def test_two_rows_with_the_same_picture_share_it(vision_model_path, tmp_path):
         ({"vade_sampler": "uniform"}, None, (True, False, False)),  # TRL to the bit
         ({}, 0.1, (True, False, False)),  # each completion has features of its own
         ({"loss_type": "bnpo"}, None, (True, True, False)),  # the order is not free
+        (AS_TRL, None, (False, False, False)),
     ],
     ids=str,
 )
@@ -128,6 +129,7 @@ def test_what_is_encoded_once_by_default(made, vision_model_path, settings, drop
     adapter = dropout and LoraConfig(r=2, target_modules=["qkv"], lora_dropout=dropout)
     trainer = made(is_even, picture_rows(), model=vision_model_path, more={"peft_config": adapter}, **settings)
     assert (trainer._images.on, trainer._images.tower_once, trainer._images.grouped) == wanted
+    assert trainer.selection.loader.decoder.shares_pictures == wanted[0]  # else another may draw in them
     trainer.aux_loss_enabled = True  # the router loss of a micro-batch
     assert not ImagesOnce(trainer).grouped
     trainer.rollout_func = print  # which gets the pictures, too
