@@ -1,6 +1,9 @@
+import pytest
+
 from eval.benchmarks import outage
 
 
+@pytest.mark.benchmark
 def test_no_batch_of_an_outage_is_observed_and_the_error_stays_where_it_was(capsys):
     outage.main(["--seeds", "0", "1", "--batch", "20"])
     title, _, *table = capsys.readouterr().out.splitlines()

@@ -77,6 +77,7 @@ def test_rewards_of_which_no_name_says_success_are_known_by_the_spread_of_their_
     assert all(np.all(np.array(line["successes"]) <= line["trials"]) for line in lines_of(trainer))
 
 
+@pytest.mark.slow
 def test_with_one_reward_a_task_both_tasks_are_learned_and_the_metric_is_of_all_groups(run, caplog):
     """45 % of the rows of each task teach. Success alone would leave all rows of "grounding" alike."""
     rows = numbered_rows(128, task=lambda i: ("maths", "grounding")[i % 2], teaches=lambda i: i // 2 % 20 < 9)

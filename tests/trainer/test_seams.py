@@ -65,7 +65,7 @@ def test_a_run_with_a_users_functions_around_the_methods_is_the_run_without(run,
 @pytest.mark.parametrize(
     ("gone", "words"),
     [
-        (
+        slow(
             "GRPOTrainer._generate_single_turn",
             ["vade_images_once lacks", "GRPOTrainer._generate_single_turn", "VLLMClient.generate"],
         ),

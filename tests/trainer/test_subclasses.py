@@ -15,6 +15,7 @@ from tests.support.refusals import refused
 from tests.support.runs import assert_equal_weights, says_a_digit, weights
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.errors import ConfigurationError
+from trl_vade.selection.on_time import logger
 from trl_vade.trainer.seams import SEE_ROWS
 
 
@@ -163,6 +164,7 @@ class OwnRewards(VADEGRPOTrainer):
 
 
 def test_a_subclass_whose_rewards_pass_by_the_sampler_is_told_so(run, caplog):
+    logger.warning_once.cache_clear()  # said before, in another test
     assert run(trainer_class=OwnRewards, max_steps=2).selection.sampler.posterior.step == 0
     assert "let _calculate_rewards call super()" in caplog.text
 

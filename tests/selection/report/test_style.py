@@ -23,6 +23,7 @@ def report(folder):
     draw_report(read_run(folder), folder / "p.png")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("drawn_pictures")
 def test_no_letter_is_too_small_where_a_page_shows_it_or_outside_of_the_picture(tmp_path, monkeypatch):
     saved, save = [], Figure.savefig
