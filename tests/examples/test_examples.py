@@ -72,6 +72,7 @@ def deepmath(tmp_path):
     return tmp_path / "deepmath"
 
 
+@pytest.mark.slow
 def test_two_lines_trains_on_many_rows_a_batch(run, text_model_path, deepmath):
     names = run("two_lines.py", "--model", text_model_path, "--dataset", deepmath, "--split", "train")
     assert isinstance(names["trainer"], VADEGRPOTrainer)

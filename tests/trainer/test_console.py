@@ -71,6 +71,7 @@ def test_a_file_gets_a_header_a_line_a_logging_step_events_and_the_verdict(
     assert all(trainer.args.output_dir in line for line in lines[-2:])
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_the_same_lines_above_the_bar_and_no_weight_and_no_metric_changes(
     text_model_path, text_rows, make_args, monkeypatch
 ):

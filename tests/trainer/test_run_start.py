@@ -255,7 +255,7 @@ def second_and_first(trainer, make):
     return trainer, new
 
 
-@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("phase", slow_but({*PHASES} - {"the end of a step", "a later generation batch"}, PHASES))
 def test_a_run_that_fails_leaves_nothing_of_itself_to_the_next(made, text_rows, phase):
     reward, settings = PHASES[phase]
     event = settings.get("event")
@@ -288,7 +288,7 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("case", SETTINGS)
+@pytest.mark.parametrize("case", slow_but(list(SETTINGS)[:3], SETTINGS))
 def test_another_training_is_the_first_one_of_a_new_trainer(run, made, text_rows, case):
     rows = text_rows.with_transform(dict) if "transform" in case else text_rows
     settings = {"max_steps": 3} | SETTINGS[case]

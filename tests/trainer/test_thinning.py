@@ -162,8 +162,8 @@ def test_images_go_with_their_rows(run, vision_model_path, reward, rows, setting
     "settings",
     [
         {},
-        {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 16},
-        {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 8, "max_completion_length": 1},
+        slow({"per_device_train_batch_size": 1, "gradient_accumulation_steps": 16}),
+        slow({"per_device_train_batch_size": 2, "gradient_accumulation_steps": 8, "max_completion_length": 1}),
         {"reward": always_half},
         {"loss_type": "vespo", "num_iterations": 2, "vade_down_sampling": "live"},
         {"loss_type": "cispo", "num_iterations": 2, "beta": 0.1, "vade_down_sampling": "live"},
