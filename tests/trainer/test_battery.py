@@ -128,8 +128,7 @@ RESUMED = {
     "initial rollouts": lambda: {"vade_posterior_init": "rollout"},
     "uniform, data skip ignored": lambda: {"vade_sampler": "uniform", "ignore_data_skip": True, "max_steps": 9},
 }
-DEFAULT_RESUMED = ("refills", "left out rows in two iterations", "D3S", "the spread of two rewards", "learned bounds")
-DEFAULT_RESUMED += ("variants", "an own sampler", "uniform, data skip ignored")
+DEFAULT_RESUMED = ("refills", "D3S", "learned bounds", "variants", "an own sampler", "uniform, data skip ignored")
 
 
 @pytest.mark.parametrize("name", slow_but(DEFAULT_RESUMED, RESUMED))

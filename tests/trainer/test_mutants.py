@@ -121,7 +121,7 @@ def test_one_argument_more_goes_to_trl(run, rewrite, monkeypatch, place, method)
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
-@pytest.mark.parametrize("place", ["default", slow("refills"), "D3S", slow("uniform")])
+@pytest.mark.parametrize("place", ["default", *map(slow, ["refills", "D3S", "uniform"])])
 def test_one_entry_more_in_a_batch_goes_to_the_loss(run, rewrite, place, entry):
     settings = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 4, "max_completion_length": 12}
     expected = end_before(run, place, **settings)

@@ -255,7 +255,7 @@ def second_and_first(trainer, make):
     return trainer, new
 
 
-@pytest.mark.parametrize("phase", slow_but({*PHASES} - {"the end of a step", "a later generation batch"}, PHASES))
+@pytest.mark.parametrize("phase", PHASES)
 def test_a_run_that_fails_leaves_nothing_of_itself_to_the_next(made, text_rows, phase):
     reward, settings = PHASES[phase]
     event = settings.get("event")

@@ -10,7 +10,7 @@ import torch
 from trl import GRPOTrainer
 from trl.experimental.gmpo import GMPOConfig, GMPOTrainer
 
-from tests.support.marks import slow
+from tests.support.marks import slow, slow_but
 from tests.support.refusals import refused
 from tests.support.runs import assert_equal_weights, says_a_digit, weights
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
@@ -149,7 +149,7 @@ class SeesPasses(Noting, VADEGRPOTrainer):
 SEEING = dict(zip(SEE_ROWS, (SeesInputs, SeesSteps, SeesLosses, SeesInnerLosses, SeesPasses), strict=True))
 
 
-@pytest.mark.parametrize("method", SEEING)
+@pytest.mark.parametrize("method", slow_but([*SEEING][:2], SEEING))
 def test_a_subclass_that_sees_the_rows_gets_all_of_them_and_the_log_says_so(run, caplog, method):
     kind = SEEING[method]
     ends = [run(trainer_class=kind, vade_down_sampling=mode, num_iterations=2) for mode in (None, "none")]

@@ -143,7 +143,7 @@ def only_without(completions, images, **columns):
 @pytest.mark.parametrize(
     ("reward", "rows", "settings"),
     [
-        (fifth_letter, rows_with_images, {"num_iterations": 2}),
+        slow(fifth_letter, rows_with_images, {"num_iterations": 2}),
         # The rows that are kept may all be without the images that others have.
         slow(only_without, without_half_of_the_images, {}),
         (only_without, without_half_of_the_images, SPLIT),

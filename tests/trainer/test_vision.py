@@ -37,7 +37,7 @@ def make(made, vision_model_path):
     [
         ({}, "thompson"),
         ({"column": "image"}, "uniform"),
-        ({"column": "image", "every": 0}, "thompson"),
+        slow({"column": "image", "every": 0}, "thompson"),
         ({"every": 0}, "uniform"),
         ({"nothing": None}, "thompson"),
         slow({"column": "image"}, "thompson"),

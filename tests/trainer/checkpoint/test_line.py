@@ -84,6 +84,7 @@ def test_a_clock_that_stepped_back_deletes_no_new_checkpoint(begin, limit):
     assert names(folder) == ["checkpoint-3", "checkpoint-4"][-limit:]
 
 
+@pytest.mark.slow
 def test_a_preempted_run_needs_nobody_at_any_time(begin, caplog):
     """The same command goes on after a kill before the first save, inside it, and later."""
     trainer = begin()
