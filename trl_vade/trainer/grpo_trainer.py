@@ -146,7 +146,7 @@ class VADEGRPOTrainer(GRPOTrainer):
         self.control.should_training_stop |= finished  # a callback may have asked for it
         if not finished:
             super()._run_epoch(*positional, **named)
-        if self.selection is not None and self.args.dataloader_persistent_workers:  # they would draw a seed once
+        if self.selection is not None and self.args.dataloader_persistent_workers:  # these draw a seed once
             draws_apart(self.callback_handler.train_dataloader, self.args.seed)
 
     # ----------------------------------------------------------------------------------------------------- the rows
@@ -202,9 +202,8 @@ class VADEGRPOTrainer(GRPOTrainer):
             inputs, prompts = own_rows(inputs, prompts)
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list, *more, **named)
         if chosen:
-            normalise = self.multi_objective_aggregation == "normalize_then_sum"
-            clipped = [0.0, *self._metrics["train"].get("completions/clipped_ratio", ())][-1]
-            about = {"normalise": normalise, "clipped": clipped}
+            about = {"normalise": self.multi_objective_aggregation == "normalize_then_sum"}
+            about["clipped"] = [0.0, *self._metrics["train"].get("completions/clipped_ratio", ())][-1]
             found = self.selection.score(rewards, self.reward_weights, self.state.global_step, **about)
             log_metrics(found, to=self._metrics["train"])
         if not self.model.training:

@@ -130,12 +130,12 @@ def start_run(trainer: Any, *, resumed: bool, trial: Any = None) -> None:
     for values in (*trainer._metrics.values(), trainer._pending_extra_logs, trainer._pending_metrics):
         values.clear()
     trainer._task_metrics = TaskMetrics(trainer._task_metrics.compute)
-    replaced = trainer.train_dataset is not trainer._rows
+    replaced, before = trainer.train_dataset is not trainer._rows, trainer.selection
     if replaced:
         _look_at_rows(trainer)
     if trainer.selection is not None:
         moved = trainer.selection.feedback.log.path.parent != Path(trainer.args.output_dir)
-        if replaced or moved or trainer._has_begun or trial is not None:
+        if trainer.selection is before and (replaced or moved or trainer._has_begun or trial is not None):
             trainer.selection = make_selection(trainer)
         log = trainer.selection.feedback.log
         # The log of a start that left nothing else is set aside, too.
