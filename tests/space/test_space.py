@@ -78,7 +78,8 @@ def test_the_page_shows_how_pass_rates_moved_and_the_hardest_rows_with_their_pic
         assert page["points"] == [f"step {step}: mean {percent(mean)}" for step, mean in means.items()]
         assert len(steps) > 1
         for card, row in zip(page["cards"], published[:6], strict=True):
-            for text in (row["id"], row["question"], row["answer"], f"{percent(row['pass_rate'])} after"):
+            texts = [row[name].strip() for name in ("id", "question", "answer", "completion")]
+            for text in (*texts, f"{percent(row['pass_rate'])} after"):
                 assert text in card
         assert [size > 0 for size in page["pictures"]] == [True] * 5  # of six: that of another host is left out
         assert page["fits"]

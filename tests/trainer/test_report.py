@@ -3,12 +3,14 @@
 import json
 import logging
 from functools import partial
+from html import escape
 from pathlib import Path
 
 import pytest
 from datasets import ClassLabel
 from transformers import TrainerCallback
 
+from tests.support.rows import text_of
 from tests.support.runs import StopAfter, says_a_digit, train
 from trl_vade import VADEGRPOTrainer, VADEReportCallback
 from trl_vade.selection.report.record import ROWS_FILE, RUN_FILE
@@ -40,6 +42,23 @@ def test_a_run_leaves_its_summary_its_picture_and_its_page_by_itself(text_model_
     page = (Path(args.output_dir) / PAGE_FILE).read_text()
     for text in (rows["rows"][str(rows["hardest"][0])]["question"], "learning_rate", "image/svg"):
         assert text in page
+
+
+@pytest.mark.parametrize("refills", [False, True])
+def test_each_row_has_the_last_completion_of_its_last_group(refills, text_model_path, text_rows, reporting):
+    """With refills the groups that are dropped have theirs, too: the hardest rows are among them."""
+    said = {}
+
+    def notes_a_digit(completions, limit, number, **columns):
+        said.update(zip(number, (text_of(each) for each in completions), strict=True))
+        return says_a_digit(completions, limit)
+
+    rows = text_rows.add_column("number", [*range(24)])
+    args = reporting(vade_dynamic_sampling=refills)
+    train(text_model_path, rows, args, reward=notes_a_digit)
+    shown = kept(args, ROWS_FILE)["rows"]
+    assert {int(row): about["completion"] for row, about in shown.items()} == said
+    assert escape(said[kept(args, ROWS_FILE)["hardest"][0]]) in (Path(args.output_dir) / PAGE_FILE).read_text()
 
 
 def test_the_tasks_of_the_rows_are_kept_by_their_names(text_model_path, text_rows, reporting, monkeypatch):

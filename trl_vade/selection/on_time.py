@@ -13,13 +13,15 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 from accelerate.logging import get_logger
-from accelerate.utils import broadcast
+from accelerate.utils import broadcast, gather_object
 from datasets import Dataset
 from numpy.typing import NDArray
 
 from trl_vade.data.decoding import Rows
 from trl_vade.data.loading import RowLoader
 from trl_vade.data.row_keys import sample_keys
+from trl_vade.data.row_views import MOST_SIGNS
+from trl_vade.rewards.functions import Completion, text_of
 
 from .batch_metrics import InFlight
 from .feedback import Feedback
@@ -27,6 +29,8 @@ from .outcomes import GroupOutcomes
 from .rollouts import enough_for
 
 logger = get_logger(__name__)
+
+MOST_SAID = 20_000  # completions, of 600 characters at most
 
 
 class OnTimeSelection:
@@ -41,6 +45,7 @@ class OnTimeSelection:
         self.num_generations = feedback.num_generations
         self.loader = RowLoader(dataset, num_generations=self.num_generations, accelerator=accelerator)
         self.in_flight: InFlight | None = None  # the rows that were chosen and have no scores yet
+        self.said: dict[int, str] = {}  # by row, the end of its last completion; of the rows that came last
         self._seconds_before = 0.0  # of selection, before the last generation batch was chosen
 
     def choose(self) -> Rows:
@@ -75,6 +80,14 @@ class OnTimeSelection:
             sample_index = np.arange(start, start + size, dtype=np.int64) % num_rows
             self.in_flight = self.feedback.in_flight(sample_index, initialising=True)
             yield self.loader.load(sample_index)
+
+    def note(self, completions: list[Completion]) -> None:
+        """Keep one completion of each row in flight. All processes must take part, each with its share."""
+        last = self.accelerator.process_index * len(completions) + 1
+        mine = [text_of(each) for place, each in enumerate(completions, last) if place % self.num_generations == 0]
+        said = [text if len(text) <= MOST_SIGNS else f"...{text[3 - MOST_SIGNS :]}" for text in mine]
+        found = zip(self.in_flight.sample_index.tolist(), gather_object(said), strict=True)
+        self.said = dict([*self.said.items(), *found][-MOST_SAID:])
 
     def score(
         self, rewards: torch.Tensor, weights: torch.Tensor, global_step: int, *, normalise: bool, clipped: float = 0.0

@@ -199,6 +199,7 @@ class VADEGRPOTrainer(GRPOTrainer):
         """Give each completion values of its own, and pass the rewards of a training batch to the sampler, once."""
         chosen = self.selection is not None and self.model.training
         if chosen:
+            self.selection.note(completions)
             inputs, prompts = own_rows(inputs, prompts)
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list, *more, **named)
         if chosen:

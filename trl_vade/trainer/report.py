@@ -7,8 +7,9 @@ from typing import Any
 
 from accelerate.logging import get_logger
 
+from trl_vade.data.row_views import key_text
 from trl_vade.files import save_whole
-from trl_vade.selection.report.record import ROWS_FILE, RUN_FILE, Run
+from trl_vade.selection.report.record import ROWS_FILE, RUN_FILE, Run, read_kept
 from trl_vade.selection.report.rows import rows_of_report
 from trl_vade.selection.report.writing import write_report
 
@@ -36,10 +37,15 @@ class VADEReportCallback(HarmlessCallback):
 
     @harmless
     def on_train_begin(self, args, state, control, **kwargs):
-        """Write `vade_run.json`."""
+        """Write `vade_run.json`; of a run that goes on, take the completions that were shown."""
         content = json.dumps(describe_run(self._trainer), indent=2, ensure_ascii=False, default=str)
         save_whole(Path(args.output_dir, RUN_FILE), f"{content}\n".encode())
         self.about = json.loads(content)  # the page is as if it was made of the file
+        if state.global_step and (selection := self._trainer.selection):
+            for row, about in read_kept(Path(args.output_dir, ROWS_FILE)).get("rows", {}).items():
+                same = about["visits"] == selection.sampler.posterior.visits[int(row)]  # not of an abandoned step
+                if same and about["key"] == key_text(int(selection.sample_keys[int(row)])) and "completion" in about:
+                    selection.said[int(row)] = about["completion"]
 
     @harmless
     def on_save(self, args, state, control, **kwargs):
@@ -59,7 +65,8 @@ class VADEReportCallback(HarmlessCallback):
         named = args.vade_stratify_by
         usual = [*USUAL, "kind"] if args.vade_variants else USUAL
         columns = [named] if named else [name for name in usual if name in selection.dataset.column_names]
-        rows = rows_of_report(selection.dataset, selection.sample_keys, selection.sampler.posterior, columns)
+        belief = selection.sample_keys, selection.sampler.posterior
+        rows = rows_of_report(selection.dataset, *belief, columns, selection.said)
         save_whole(Path(args.output_dir, ROWS_FILE), json.dumps(rows, indent=1, ensure_ascii=False).encode())
         return rows
 

@@ -1,6 +1,6 @@
 """The rows that a report shows: the hardest and the easiest of those that were chosen."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,12 @@ NAMED = 50  # rows at each end of the pass rates that have their id and question
 
 
 def rows_of_report(
-    dataset: Dataset, keys: IntArray, posterior: BetaPosterior, columns: Sequence[str]
+    dataset: Dataset, keys: IntArray, posterior: BetaPosterior, columns: Sequence[str], said: Mapping[int, str]
 ) -> dict[str, Any]:
-    """Return the content of `vade_rows.json`. `columns` are those whose labels name the task of a row."""
+    """Return the content of `vade_rows.json`.
+
+    `columns` are those whose labels name the task of a row, and `said` has the last completion of rows.
+    """
     seen, means = np.flatnonzero(posterior.visits > 0), posterior.posterior_mean
     # Ties are in the order of the keys as texts, as in `trl-vade posterior show`.
     order = seen[np.lexsort((keys[seen].view(np.uint64), means[seen]))].tolist()
@@ -38,6 +41,7 @@ def rows_of_report(
                 **{"key": key_text(int(keys[row])), "pass_rate": float(means[row])},
                 **{"visits": int(posterior.visits[row]), **task_of.get(row, {})},
                 **describe_row(dataset, row, picture=row in shown),
+                **({"completion": said[row]} if row in said else {}),
             }
             for row in sorted({*hardest, *easiest})
         },
