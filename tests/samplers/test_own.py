@@ -3,6 +3,7 @@
 import copy
 import json
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -122,6 +123,9 @@ def test_what_leads_nowhere_or_makes_no_sampler_is_refused():
     for place in ("no_such_module:Mine", *(f"{__name__}:{name}" for name in ("Missing", "run.steps", "pytest"))):
         with refused(ConfigurationError, [f"vade_sampler={place!r}"], ["thompson", "greedy", "uniform"]):
             find_sampler(place)
+    unmeasured = SimpleNamespace(**dict.fromkeys(("draw", "observe", "state_dict", "load_state_dict"), print))
+    with refused(ConfigurationError, ["vade_sampler=namespace", "lacks metrics."]):
+        as_text(unmeasured)
     for name, said in (("run", "seed"), ("no_verbs", "NoneType")):
         with refused(ConfigurationError, [f"vade_sampler='{__name__}:{name}'", said]):
             make_own(f"{__name__}:{name}", 8, seed=3)

@@ -22,6 +22,7 @@ PATCHES = SIZES | {"depth": 1, "num_heads": 2, "patch_size": 8, "out_hidden_size
 MERGED = {"patch_size": 8, "merge_size": 2, "temporal_patch_size": 2}
 ROPE = {"rope_type": "default", "rope_theta": 1000.0, "mrope_section": [2, 1, 1]}
 SQUARE = {"height": 32, "width": 32}
+TILES = {"size": {"longest_edge": 64}, "max_image_size": {"longest_edge": 32}}
 CROPPED = {"size": {"shortest_edge": 32}, "crop_size": SQUARE}
 CLIP = LAYER | {"model_type": "clip_vision_model", "image_size": 32, "patch_size": 8, "projection_dim": 16}
 
@@ -189,19 +190,23 @@ def _llava_next() -> tuple[Any, Any]:
     return _llava("LlavaNext", image_grid_pinpoints=[[32, 64], [64, 32], [64, 64]])
 
 
-def _idefics3() -> tuple[Any, Any]:
+def _idefics3(family: str = "Idefics3", **more: Any) -> tuple[Any, Any]:
     places = [f"<row_{row}_col_{column}>" for row in range(1, 7) for column in range(1, 7)]
     tokenizer = _tokenizer("<image>", "<fake_token_around_image>", "<end_of_utterance>", "<global-img>", *places)
-    images = hf.Idefics3ImageProcessor(size={"longest_edge": 64}, max_image_size={"longest_edge": 32})
+    images = getattr(hf, f"{family}ImageProcessor")(**TILES)
     return _config(
-        "Idefics3",
+        family,
         tokenizer,
         {"model_type": "llama"},
         LAYER | {"image_size": 32, "patch_size": 8},
         scale_factor=2,
         pad_token_id=tokenizer.pad_token_id,
         **_ids(tokenizer, image_token_id="<image>"),
-    ), _processor("Idefics3", tokenizer, "<image>", image_processor=images, image_seq_len=4)
+    ), _processor(family, tokenizer, "<image>", image_processor=images, image_seq_len=4, **more)
+
+
+def _smolvlm() -> tuple[Any, Any]:
+    return _idefics3("SmolVLM", video_processor=hf.SmolVLMVideoProcessor(**TILES))
 
 
 def _internvl() -> tuple[Any, Any]:
@@ -251,6 +256,7 @@ FAMILIES: dict[str, Callable[[], tuple[Any, Any]]] = {
     "llava": _llava,
     "llava_next": _llava_next,
     "idefics3": _idefics3,
+    "smolvlm": _smolvlm,
     "internvl": _internvl,
     "lfm2_vl": _lfm2_vl,
 }

@@ -152,6 +152,13 @@ def test_what_was_learned_in_another_way_is_said_with_both_sides(text_rows, firs
         assert part in doubt
 
 
+def test_why_rows_were_lost_is_said_where_some_were():
+    here = {"num_generations": 4, "success_threshold": "auto", "success_reward": None}
+    whole, some = (what_to_say("it", {}, here, (24, 25, shared), 0.2)[0] for shared in (24, 23))
+    assert "`id`" in some
+    assert "`id`" not in whole
+
+
 def test_facts_of_a_strangers_file_make_no_other_line_of_the_log(text_rows, warm_args, tmp_path):
     facts = {"base_model": "\x1b[31mevil\nWARNING all is well", "num_generations": "4\n"}
     facts |= {"success_reward": ["\x07\u202e" * 999], "preset": "\x1b"}

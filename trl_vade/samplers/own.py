@@ -19,7 +19,8 @@ from .base import Draw, PosteriorSampler, PromptSampler
 from .information import information_gain
 from .posterior import BetaPosterior
 
-VERBS = "draw, observe, state_dict, load_state_dict and metrics"
+_VERBS = ("draw", "observe", "state_dict", "load_state_dict", "metrics")
+VERBS = f"{', '.join(_VERBS[:-1])} and {_VERBS[-1]}"
 SAMPLERS = ("thompson", "greedy", "uniform")
 _PATH = re.compile(r"[^\W\d]\w*(\.\w+)*:[^\W\d]\w*(\.\w+)*")
 
@@ -120,9 +121,14 @@ class PathOf(str):
 
 
 def as_text(sampler: Any) -> Any:
-    """Return a `PathOf` for a sampler, or for a class or function that makes one, and anything else as it is."""
-    if isinstance(sampler, str) or not (isinstance(sampler, PromptSampler) or callable(sampler)):
+    """Return a `PathOf` for a sampler, or for a class or function that makes one; a text or None as it is."""
+    if isinstance(sampler, str) or sampler is None:
         return sampler
+    if not (isinstance(sampler, PromptSampler) or callable(sampler)):
+        lacking = ", ".join(verb for verb in _VERBS if not hasattr(sampler, verb))
+        raise ConfigurationError(
+            f"vade_sampler={abbreviated(sampler)} lacks {lacking}. A sampler of your own has the verbs {VERBS}."
+        )
     path = PathOf(path_of(sampler if _makes(sampler) else type(sampler)))
     path.given = sampler
     return path

@@ -49,11 +49,12 @@ def what_to_say(
     """
     theirs, num_rows, shared = rows
     ours = dict(here)
+    why = "Rows match by `id`; without one by prompt and images, or by all columns where rows share these. "
     shown = ("global_step", "base_model", "success_reward", "num_generations")
     lines = [
         f"Warm start from {source} ({abbreviated({name: facts[name] for name in shown if name in facts})}): "
         f"{shared} of its {theirs} rows are in this training set and start with "
-        f"{100 * discount:g} % of their counts; {theirs - shared} are not. "
+        f"{100 * discount:g} % of their counts; {theirs - shared} are not. {why * (theirs > shared)}"
         f"{num_rows - shared} of the {num_rows} rows here start from the prior."
     ]
     ours["success_reward"] = ours["success_reward"] or facts.get("success_reward")

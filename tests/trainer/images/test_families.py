@@ -1,7 +1,4 @@
-"""Every family of vision models that TRL trains, on pictures of several sizes, with stock TRL and with ours.
-
-SmolVLM is left out: its processor needs the package num2words. It gives out what that of Idefics3 does.
-"""
+"""Every family of vision models that TRL trains, on pictures of several sizes, with stock TRL and with ours."""
 
 from dataclasses import dataclass
 from functools import cache
