@@ -1,22 +1,24 @@
-"""Does choosing prompts pay? Score by rollouts of VADE, vanilla GRPO, DAPO's dynamic sampling and other rules.
+"""Does choosing prompts pay, and training again on what was generated? Score by rollouts, and by cost.
 
     python -m eval.benchmarks.learning --results eval/learning.jsonl --minutes 150    # a part; again for the next
     python -m eval.benchmarks.learning --results eval/learning.jsonl --only report    # tables and pictures
 
 The policy is a tiny, real Qwen2.5-VL (0.3 M parameters), trained by GRPO in the fast loop of `fast_grpo.py`. The
 regimes are in `regimes.py`, the arms in `arms.py`, and all that is fixed beforehand in `protocol.py`. Every arm has
-the same rollouts to spend, initial passes and refills included. Stages:
+the same rollouts to spend. Stages:
 
-    tune       each arm at several learning rates, vanilla GRPO with three shapes of a batch, until the best is inside
+    tune       batch, passes and learning rate of vanilla GRPO and of the default, and the rates of what varies them
+    freeze     what the tuning has found, with the date, into `frozen.json`
+    look       what varies replay, on six seeds of its own
     runs       all arms on 16 fresh seeds
-    column     the default with a column of pass rates, on 16 seeds of their own
     trainer    vanilla GRPO and the default through `VADEGRPOTrainer` itself, on the first four seeds of `runs`
-    report     tables on the standard output, pictures beside the results
+    report     tables on the standard output, a picture beside the results
 
 A run that is in the results file is not made again, so the benchmark is taken up where it was, seed by seed.
 """
 
 import argparse
+import datetime
 import json
 import multiprocessing
 import os
@@ -25,19 +27,19 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from pathlib import Path
 
 from ..machine import machine
-from .arms import ARMS, BEST_BATCH
 from .curves import read
-from .protocol import KEY, PLANS, STAGES, check_frozen, tasks
+from .protocol import FROZEN, KEY, PLANS, ROLES, check_frozen, freeze, tasks
 from .worker import build, work
 
 OF_TUNING = ("seconds", "machine", "versions", "commit", "rollouts", "score")  # what is kept of a run that tunes
+STAGES = ("tune", "look", "runs", "trainer")
 
 
 def run_stage(stage, options, pool):
     """Make the runs that the stage lacks; return whether all were made before the time was up."""
-    arms = options.arms or STAGES[stage].arms
+    asked = {"regimes": options.regimes, "roles": options.arms}
     while True:
-        left = tasks(stage, read(options.results), machine()["machine"], regimes=options.regimes, arms=arms)
+        left = tasks(stage, read(options.results), machine(), **asked)
         left = [task for task in left if not options.seeds or task["seed"] in options.seeds]
         print(f"{stage}: {len(left)} runs to do", flush=True)
         if not left:
@@ -93,10 +95,10 @@ def main():
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--results", type=Path, default=Path("vade-learning.jsonl"))
-    parser.add_argument("--only", nargs="+", choices=[*STAGES, "report"], default=["tune", "runs", "report"])
+    parser.add_argument("--only", nargs="+", choices=[*STAGES, "freeze", "report"], default=["tune", "report"])
     parser.add_argument("--pages", nargs="+", type=Path, default=[], help="whose tables the report makes anew")
     parser.add_argument("--regimes", nargs="+", choices=[*PLANS], default=[*PLANS])
-    parser.add_argument("--arms", nargs="+", choices=[*ARMS, BEST_BATCH], help="default: all of the stage")
+    parser.add_argument("--arms", nargs="+", choices=[*ROLES], default=[*ROLES], help="of the stage runs")
     parser.add_argument("--seeds", nargs="+", type=int, help="some of the stage's; default: all")
     parser.add_argument("--batches", type=int, help="generation batches' worth of rollouts, to try the command")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no run after them")
@@ -105,9 +107,11 @@ def main():
     check_frozen(options.regimes)
     options.until = time.monotonic() + 60 * options.minutes
     with ProcessPoolExecutor(options.workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        for stage in [stage for stage in options.only if stage != "report"]:
+        for stage in [stage for stage in STAGES if stage in options.only]:
             if not run_stage(stage, options, pool):
                 break
+    if "freeze" in options.only:
+        FROZEN.write_text(f"{json.dumps(freeze(read(options.results), f'{datetime.date.today()}'), indent=2)}\n")
     if "report" in options.only:
         from .pictures import draw
         from .tables import fill, tables

@@ -1,6 +1,7 @@
-"""The arms of the learning benchmark: who chooses the rows, as settings of `VADEGRPOConfig`."""
+"""The arms of the learning benchmark: who chooses the rows, in which batches, and how often each is trained on."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,52 +10,50 @@ from trl_vade.trainer.selection_choice import cooldown_steps, make_sampler
 
 from .oracle import OracleSampler
 
-UNIFORM = {"vade_sampler": "uniform"}
-VANILLA, DEFAULT, BEST = "vanilla", "balanced", "oracle"
-LARGER = "balanced, 64 x 4"
-BEST_BATCH, AT_ITS_RATE = "vanilla, best batch", "oracle, rate of balanced"
-VANILLA_AT_ITS_RATE = "vanilla, rate of balanced"
-
-# Vanilla GRPO draws 256 rollouts a batch: K groups of G.
-SHAPES: dict[str, dict[str, Any]] = {
-    VANILLA: UNIFORM,  # 32 groups of 8
-    "vanilla, 64 x 4": UNIFORM | {"num_generations": 4},
-    "vanilla, 16 x 16": UNIFORM | {"num_generations": 16},
+VANILLA, DEFAULT, ORACLE = "vanilla", "default", "oracle"
+RULES: dict[str, dict[str, Any]] = {
+    VANILLA: {"vade_sampler": "uniform"},
+    DEFAULT: {},
+    ORACLE: {},  # it knows every pass rate before each batch, and rests its rows as `frontier` does
 }
-TUNED: dict[str, dict[str, Any]] = SHAPES | {
-    DEFAULT: {"vade_preset": "balanced"},
-    BEST: {},  # it knows every pass rate, and rests as `frontier` does
-    # As DAPO's own code: whole generation batches are drawn until one is full of groups with a gradient.
-    "dapo": UNIFORM | {"whole_batches": True, "vade_dynamic_sampling": True},
-    "paper": {"vade_preset": "paper"},  # Algorithm 1, with its initial pass
-}
-READ_NO_WORDS = (*SHAPES, VANILLA_AT_ITS_RATE, BEST, AT_ITS_RATE, "dapo", "paper")
-# The default, with `vade_posterior_init="column:..."`: a share of 16 answers of another policy for each row. Written
-# down on 2026-11-27, before the first run. Prediction against the default: of the base policy +0.01 in staged and
-# +0.02 in wide, of the weaker one level in both, of the stronger one -0.01 in both: it takes hard rows for easy ones.
-COLUMNS: dict[str, dict[str, Any]] = {
-    f"column of {policy}": {"vade_preset": "balanced", "column": policy}
-    for policy in ("the base policy", "a weaker one", "a stronger one")
-}
-# Rules that did not replace the default: records alone. Commit 95439ed6 has their predictions and their code.
-TRIED = (
-    "short rest",
-    "item response",
-    "item response, mixture",
-    "item response, mixture, features of the policy",
-)
-ARMS = TUNED | {AT_ITS_RATE: {}, VANILLA_AT_ITS_RATE: UNIFORM, LARGER: {"num_generations": 4}} | COLUMNS
-OF_THE_BENCHMARK = {"num_generations": 8, "whole_batches": False, "column": None}
+READ_NO_WORDS = (VANILLA, ORACLE)
 
 
-def settings(arm: str, seed: int, of_the_regime: Mapping[str, Any] | None = None) -> SimpleNamespace:
-    """All settings of VADE under `arm`, as the trainer has them, and those of the benchmark."""
-    return SimpleNamespace(**{**VADE_DEFAULTS, **OF_THE_BENCHMARK, **(of_the_regime or {}), **ARMS[arm], "seed": seed})
+@dataclass(frozen=True)
+class Arm:
+    """A rule of choice, and how its batches are trained on. Its text is its name in the records."""
+
+    rule: str
+    groups: int = 64
+    size: int = 4  # completions of a group
+    passes: int = 1  # `num_iterations`
+    replay: int = 0  # A, the batches whose live groups may fill free places
+    fill: float = 1.0  # of these places
+    order: str = "newest"  # or "most even"
+
+    def __str__(self) -> str:
+        named = {"passes": self.passes, "replay": self.replay, "fill": self.fill, "order": self.order}
+        usual = {each.name: each.default for each in fields(self)}
+        more = [f"{name} {value}" for name, value in named.items() if value != usual[name]]
+        return ", ".join([self.rule, f"{self.groups} x {self.size}", *more])
+
+    @staticmethod
+    def of(name: str) -> "Arm":
+        """Return the arm of this name."""
+        rule, batch, *more = name.split(", ")
+        kinds = {each.name: type(each.default) for each in fields(Arm)}
+        named = {key: kinds[key](value) for key, value in (each.split(" ", 1) for each in more)}
+        return Arm(rule, *map(int, batch.split(" x ")), **named)
 
 
-def sampler_of(arm: str, num_samples: int, *, num_groups: int, seed: int, prompts: list[str]) -> Any:
+def settings(arm: Arm, seed: int, of_the_regime: Mapping[str, Any] | None = None) -> SimpleNamespace:
+    """All settings of VADE under `arm`, as the trainer has them."""
+    more = {"seed": seed, "num_generations": arm.size}
+    return SimpleNamespace(**{**VADE_DEFAULTS, **(of_the_regime or {}), **RULES[arm.rule], **more})
+
+
+def sampler_of(arm: Arm, num_samples: int, *, seed: int, prompts: list[str]) -> Any:
     """A fresh sampler: the oracle, or the one that a trainer with these settings would make."""
-    if arm in (BEST, AT_ITS_RATE):
-        return OracleSampler(num_samples, seed=seed, cooldown=cooldown_steps(0.2, num_samples, num_groups))
-    args = settings(arm, seed)
-    return make_sampler(args, num_samples, num_groups=num_groups, stratify=None, variants=None, prompts=prompts)
+    if arm.rule == ORACLE:
+        return OracleSampler(num_samples, seed=seed, cooldown=cooldown_steps(0.2, num_samples, arm.groups))
+    return make_sampler(settings(arm, seed), num_samples, num_groups=arm.groups, prompts=prompts)

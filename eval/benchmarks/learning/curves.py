@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from .arms import READ_NO_WORDS
+from .arms import READ_NO_WORDS, Arm
 
 Record = dict[str, Any]
 POINTS = 41  # of a curve over [0, all rollouts]
@@ -20,7 +20,9 @@ def read(path: Path) -> list[Record]:
     `nameless` is `staged` with other words for the sampler. So an arm that reads no words has the runs of `staged`.
     """
     records = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    same = [record for record in records if record["regime"] == "staged" and record["arm"] in READ_NO_WORDS]
+    same = [
+        record for record in records if record["regime"] == "staged" and Arm.of(record["arm"]).rule in READ_NO_WORDS
+    ]
     return records + [record | {"regime": "nameless"} for record in same]
 
 

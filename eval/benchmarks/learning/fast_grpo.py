@@ -6,6 +6,7 @@ attribute `sees_pass_rates` is an oracle: every few steps its `set_pass_rates(p,
 the pool and how likely a group of each row has a gradient, (N,) each.
 """
 
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,10 @@ from .rollouts import Rollouts
 
 History = dict[str, dict[str, list[Any]]]
 
-STEP_FIGURES = ("rollouts", "gradient_ratio", "refills", "loss", "grad_norm", "sample_index", "has_spread")
+STEP_FIGURES = ("rollouts", "gradient_ratio", "replayed", "clipped", "loss", "grad_norm", "sample_index", "has_spread")
 STEP_FIGURES += ("successes", "posterior_mean")
 MOST_SEEN = 2048
-EVALUATION_FIGURES = ("step", "rollouts", "tokens", "score", "greedy", "pool_pass_rates", "uniform_ratio")
+EVALUATION_FIGURES = ("step", "rollouts", "trained", "tokens", "score", "greedy", "pool_pass_rates", "uniform_ratio")
 
 
 def train(
@@ -36,10 +37,10 @@ def train(
     seed: int,
     validation: FastPolicy,
     evaluate_every: int,
-    max_rollouts: int | None = None,
-    initial_pass: bool = False,
-    dynamic_sampling: str = "",
-    max_refills: int = 10,
+    passes: int = 1,
+    replay: int = 0,
+    fill: float = 1.0,
+    most_even_first: bool = False,
     oracle_every: int = 5,
     max_grad_norm: float = 1.0,
     signal: RewardSignal | None = None,
@@ -53,32 +54,30 @@ def train(
     Args:
         policy: The pool to train on; N rows.
         sampler: Chooses the rows, see above. Its random numbers are its own.
-        steps: Updates at most; `max_rollouts` may end the training before.
-        num_groups: K, groups of a generation batch, which is one update.
+        steps: Generation batches.
+        num_groups: K, groups of a generation batch.
         num_generations: G, completions of each.
         seed: Of the sampling of completions.
         validation: Scored exactly, without sampling; shares the model of `policy`.
-        evaluate_every: Steps between two evaluations, or as many rollouts as these have without refills; there is one
-            before the first and one after the last step too.
-        max_rollouts: After the step that reaches it, training ends.
-        initial_pass: Begin with G completions of every row, observed as one step (VADE, Algorithm 1, lines 1-4); they
-            count as rollouts. The sampler takes the counts over, since nothing was trained on.
-        dynamic_sampling: As DAPO (arXiv 2503.14476): groups without a spread are dropped and others drawn for them,
-            never a row that this batch has had. "batches": each draw has `num_groups` rows, as DAPO's own code does,
-            and groups beyond a full batch are dropped. "missing": each draw has as many rows as are missing. What is
-            still missing after `max_refills`, or when no row is left, is filled up with the groups dropped first.
-        max_refills: Further draws for one batch at most.
+        evaluate_every: Steps between two evaluations; there is one before the first and one after the last step too.
+        passes: Updates on each batch, TRL's `num_iterations`.
+        replay: A, batches whose live groups may fill the places of groups without a gradient in the next ones, whole
+            and newest first, with the log-probabilities that they were written with.
+        fill: Share of these places that are filled at most.
+        most_even_first: Whether older groups come in the order of how near their pass rate is to a half.
         oracle_every: Steps between two looks of an oracle.
         signal: What the sampler is told of the rewards; None: the right answers.
         watched: Rows of the pool whose pass rates are in the evaluations; None: all.
 
     Returns:
-        `history["steps"]`, one entry a step (M groups generated in it): `rollouts` so far, `gradient_ratio` (share of
-        the M groups with a spread), `refills`, `loss` and `grad_norm` of the update. (M,) each, in the order drawn:
-        `sample_index`, `has_spread`, `successes` (as the sampler was told) and `posterior_mean` (before them).
+        `history["steps"]`, one entry a step: `rollouts` so far, `gradient_ratio` (share of the K groups with a
+        spread), `loss` and `grad_norm` of the last update, `replayed` (older groups in it) and `clipped` (see
+        `add_gradient`). (K,) each, in the order drawn: `sample_index`, `has_spread`, `successes` (as the sampler was
+        told) and `posterior_mean` (before them).
 
-        `history["evaluations"]`: `step`, `rollouts` and their `tokens` so far, `score` (mean probability of a right
-        answer over the validation rows), `greedy` (share that is right without sampling), exact `pool_pass_rates`.
+        `history["evaluations"]`: `step`, `rollouts` so far and their `tokens`, completions `trained` on so far (each
+        as often as it was; those without a gradient are left out), `score` (mean probability of a right answer over
+        the validation rows), `greedy` (share that is right without sampling), exact `pool_pass_rates`.
         `uniform_ratio` is the gradient ratio that a uniform draw from the pool would have in expectation.
     """
     threads = torch.get_num_threads()
@@ -90,43 +89,52 @@ def train(
             "steps": {name: [] for name in STEP_FIGURES},
             "evaluations": {name: [] for name in EVALUATION_FIGURES},
         }
-        rollouts = tokens = due = 0
+        rollouts = trained = tokens = 0
+        kept: deque[Rollouts] = deque(maxlen=replay)  # the live groups of the last batches
         for step in range(steps + 1):
-            last = step == steps or (max_rollouts is not None and rollouts >= max_rollouts)
-            if rollouts >= due or last:
-                due = rollouts + evaluate_every * num_groups * num_generations
+            if step % evaluate_every == 0 or step == steps:
                 figures = _evaluate(policy, validation, num_generations, watched)
-                _append(history["evaluations"], {"step": step, "rollouts": rollouts, "tokens": tokens, **figures})
-            if last:
+                spent = {"rollouts": rollouts, "trained": trained, "tokens": tokens}
+                _append(history["evaluations"], {"step": step, **spent, **figures})
+            if step == steps:
                 break
-            if step == 0 and initial_pass:
-                rollouts, tokens = _pass_over_all(policy, sampler, num_generations, generator)
-                now = {"step": 0, "rollouts": rollouts, "tokens": tokens}
-                _append(history["evaluations"], now | figures)  # nothing has changed
             if getattr(sampler, "sees_pass_rates", False) and step % oracle_every == 0:
                 sampler.set_pass_rates(*_chances(policy, num_generations, step))
-            refills = max_refills if dynamic_sampling else 0
-            whole = dynamic_sampling == "batches"
-            batch, generated, told, posterior_mean = _generation_batch(
-                policy, sampler, num_groups, num_generations, refills, whole, generator, signal
-            )
-            figures = policy.update(batch, optimizer, max_grad_norm)
-            everything = Rollouts.concatenate(generated)
-            rollouts += everything.rewards.numel()
-            tokens += int(everything.completion_mask.sum())
+            draw = sampler.draw(num_groups)
+            batch = policy.sample(draw.sample_index, num_generations, generator)
+            told, live = _observe(batch, sampler, signal), batch.has_spread
+            whole = _with_older(batch, kept, fill, most_even_first)
+            for _ in range(passes):
+                figures, whole = policy.update(whole, optimizer, max_grad_norm)
+            fresh = int(live.sum())
+            kept.append(whole.take(np.arange(fresh)))
+            rollouts += batch.rewards.numel()
+            trained += passes * int(whole.has_spread.sum()) * num_generations
+            tokens += int(batch.completion_mask.sum())
             figures |= {
                 "rollouts": rollouts,
-                "gradient_ratio": float(everything.has_spread.mean()),
-                "refills": len(generated) - 1,
-                "sample_index": everything.sample_index,
-                "has_spread": everything.has_spread,
+                "gradient_ratio": float(live.mean()),
+                "replayed": int(whole.has_spread.sum()) - fresh,
+                "sample_index": batch.sample_index,
+                "has_spread": live,
                 "successes": told,
-                "posterior_mean": posterior_mean,
+                "posterior_mean": np.array(draw.posterior_mean, dtype=np.float64),
             }
             _append(history["steps"], figures)
         return history
     finally:
         torch.set_num_threads(threads)
+
+
+def _with_older(batch: Rollouts, kept: deque[Rollouts], fill: float, most_even_first: bool) -> Rollouts:
+    """Return the batch, its live groups first, with live groups of earlier batches where one has no gradient."""
+    order = np.argsort(~batch.has_spread, kind="stable")
+    if not kept:
+        return batch.take(order)
+    older = Rollouts.concatenate([*kept][::-1])  # the newest first
+    away = np.abs(older.successes / older.rewards.shape[1] - 0.5) * most_even_first
+    older = older.take(np.argsort(away, kind="stable")[: int(fill * (~batch.has_spread).sum())])
+    return Rollouts.concatenate([batch.take(order[: len(order) - len(older.rewards)]), older])
 
 
 def _append(lists: dict[str, list[Any]], figures: dict[str, Any]) -> None:
@@ -153,59 +161,6 @@ def _chances(policy: FastPolicy, num_generations: int, step: int) -> tuple[NDArr
     rates, mixed = np.zeros(len(policy)), np.full(len(policy), -1.0)  # these are not chosen
     rates[seen], mixed[seen] = policy.chances(num_generations, seen)
     return rates, mixed
-
-
-def _pass_over_all(
-    policy: FastPolicy, sampler: Any, num_generations: int, generator: torch.Generator
-) -> tuple[int, int]:
-    """Sample every row, and tell the sampler in one step; return the numbers of completions and of their tokens."""
-    every_row = np.arange(len(policy))
-    batches = np.array_split(every_row, -(-len(policy) // 64))
-    parts = [policy.sample(rows, num_generations, generator) for rows in batches]
-    successes = np.concatenate([part.successes for part in parts])
-    sampler.take_over(every_row, successes, np.full(len(policy), float(num_generations)))
-    return len(policy) * num_generations, sum(int(part.completion_mask.sum()) for part in parts)
-
-
-def _generation_batch(
-    policy: FastPolicy,
-    sampler: Any,
-    num_groups: int,
-    num_generations: int,
-    max_refills: int,
-    whole: bool,
-    generator: torch.Generator,
-    signal: RewardSignal | None,
-) -> tuple[Rollouts, list[Rollouts], NDArray[np.float64], NDArray[np.float64]]:
-    """Draw, sample, score and observe until the batch is full.
-
-    Returns:
-        The batch, all rounds, and of all groups the successes that the sampler was told and its posterior means.
-    """
-    rounds: list[Rollouts] = []
-    told: list[NDArray[np.float64]] = []
-    means: list[NDArray[np.float64]] = []
-    missing = num_groups
-    while True:
-        if rounds:
-            drawn = np.concatenate([part.sample_index for part in rounds])
-            # Late in a long run the rows may run out before the batch is full.
-            draw = sampler.draw(min(num_groups if whole else missing, len(policy) - len(drawn)), exclude=drawn)
-        else:
-            draw = sampler.draw(missing)
-        part = policy.sample(draw.sample_index, num_generations, generator)
-        told.append(_observe(part, sampler, signal))
-        rounds.append(part)
-        means.append(np.array(draw.posterior_mean, dtype=np.float64))
-        missing -= int(part.has_spread.sum())
-        generated = sum(len(part.sample_index) for part in rounds)
-        if missing <= 0 or len(rounds) > max_refills or generated == len(policy):
-            break
-    everything = Rollouts.concatenate(rounds)
-    spread = everything.has_spread
-    # Groups with a gradient first, in the order drawn; then, where it takes them, those without.
-    chosen = np.concatenate([np.flatnonzero(spread), np.flatnonzero(~spread)])[:num_groups]
-    return everything.take(chosen), rounds, np.concatenate(told), np.concatenate(means)
 
 
 def _observe(part: Rollouts, sampler: Any, signal: RewardSignal | None) -> NDArray[np.float64]:

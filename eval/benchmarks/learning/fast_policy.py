@@ -106,7 +106,8 @@ class FastPolicy:
                 keep=1,
                 past=[(keys[parent], values[parent]) for keys, values in cache],
             )
-        parts = (ids, mask, logps, self._rewards(index, ids, mask, num_generations))
+        rewards = self._rewards(index, ids, mask, num_generations)
+        parts = (ids, mask, logps, rewards, torch.full_like(logps, float("nan")))
         return Rollouts(index, *(part.unflatten(0, (len(rows), num_generations)) for part in parts))
 
     def pass_rates(self, sample_index: ArrayLike | None = None) -> NDArray[np.float64]:
@@ -165,19 +166,22 @@ class FastPolicy:
 
     def update(
         self, rollouts: Rollouts, optimizer: torch.optim.Optimizer, max_grad_norm: float = 1.0
-    ) -> dict[str, float]:
-        """Make one step of GRPO; return `loss`, and `grad_norm` before it is clipped to `max_grad_norm`."""
+    ) -> tuple[dict[str, float], Rollouts]:
+        """Make one step of GRPO; return its figures, and the rollouts with the log-probabilities of their writer.
+
+        The figures are `loss`, `clipped`, and `grad_norm` before it is clipped to `max_grad_norm`.
+        """
         optimizer.zero_grad()
-        loss = self.backward(rollouts)
+        figures, written = self.backward(rollouts)
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), max_grad_norm)
         optimizer.step()
-        return {"loss": loss, "grad_norm": float(norm)}
+        return {**figures, "grad_norm": float(norm)}, written
 
-    def backward(self, rollouts: Rollouts, *, skip_dead_groups: bool = True) -> float:
-        """Add the gradient of the loss to the parameters; return the loss."""
-        loss = add_gradient(self, rollouts, skip_dead_groups=skip_dead_groups)
+    def backward(self, rollouts: Rollouts, *, skip_dead_groups: bool = True) -> tuple[dict[str, float], Rollouts]:
+        """Add the gradient of the loss to the parameters; return what `add_gradient` does."""
+        found = add_gradient(self, rollouts, skip_dead_groups=skip_dead_groups)
         self._zero_what_was_skipped(rollouts)
-        return loss
+        return found
 
     def edge_logps(self, rollouts: Rollouts, tree: CompletionTree) -> torch.Tensor:
         """Return (E, V) the log-probabilities over the vocabulary from which each edge's token is predicted."""

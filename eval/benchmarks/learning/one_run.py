@@ -12,21 +12,20 @@ import torch
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from trl_vade.data.row_views import prompt_texts
-from trl_vade.trainer.initial_posterior import COLUMN_COUNTS
-from trl_vade.trainer.presets import setting
 from trl_vade.trainer.selection_choice import make_signal
 
 from ..machine import machine
-from .arms import AT_ITS_RATE, BEST, sampler_of, settings
+from .arms import ORACLE, Arm, sampler_of, settings
 from .encoded_rows import EncodedRows
 from .fast_grpo import train
 from .fast_policy import FastPolicy
-from .pools import as_dataset, draw_pool, load_other, load_regime
+from .packing import grow_tree
+from .pools import as_dataset, draw_pool, load_regime
 from .regimes import REGIMES, Regime
 
 ROLLOUTS_A_BATCH = 256  # K groups of G
 WATCHED, HELD_OUT = 128, 128  # rows
-COLUMN_ANSWERS = 16  # of each row, that a share in a column is of
+LOOKED_AT = 64  # validation rows of which answers are sampled, four each, for what is said of them
 BINS = 10
 
 
@@ -39,46 +38,34 @@ def run(
     """
     start = time.perf_counter()
     torch.set_num_threads(1)
-    described = REGIMES[regime]
+    described, of = REGIMES[regime], Arm.of(arm)
     directory, pool, encoded = regime_of(regime, seed)
-    args = settings(arm, seed, described.settings)
-    model = AutoModelForImageTextToText.from_pretrained(directory).eval()
+    args = settings(of, seed, described.settings)
+    model, base = (AutoModelForImageTextToText.from_pretrained(directory).eval() for _ in range(2))
     processor = AutoProcessor.from_pretrained(directory)
     policy, judge = (fast_policy(described, model, processor, rows) for rows in encoded)
-
-    def rates(of: str) -> np.ndarray:
-        """Exact pass rates of the base policy, or of one that was taught more or less."""
-        if of == "the base policy":
-            return policy.pass_rates()
-        other = load_other(described, seed, stronger=of == "a stronger one")
-        model = AutoModelForImageTextToText.from_pretrained(other).eval()
-        return fast_policy(described, model, processor, encoded[0]).pass_rates()
-
-    num_generations, told = args.num_generations, described.told or (lambda prompt: prompt)
-    num_groups = ROLLOUTS_A_BATCH // num_generations
-    prompts = [*map(told, prompt_texts(pool))]
-    sampler = sampler_of(arm, len(pool), num_groups=num_groups, seed=seed, prompts=prompts)
-    if args.column:
-        shares = np.random.default_rng(seed).binomial(COLUMN_ANSWERS, rates(args.column)) / COLUMN_ANSWERS
-        weight = np.full(len(pool), COLUMN_COUNTS * args.vade_warm_start_discount)
-        sampler.take_over(np.arange(len(pool)), weight * shares, weight)
+    first = fast_policy(described, base, processor, encoded[1])
+    told = described.told or (lambda prompt: prompt)
+    sampler = sampler_of(of, len(pool), seed=seed, prompts=[*map(told, prompt_texts(pool))])
     kept = kept_skill(described, seed, model, processor)
     before = kept and kept.pass_rates().mean()
+    batch = of.groups * of.size
     history = train(
         policy,
         sampler,
-        steps=batches,
-        max_rollouts=batches * ROLLOUTS_A_BATCH,
-        num_groups=num_groups,
-        num_generations=num_generations,
+        steps=batches * ROLLOUTS_A_BATCH // batch,
+        num_groups=of.groups,
+        num_generations=of.size,
         learning_rate=learning_rate,
         seed=seed,
         validation=judge,
-        evaluate_every=evaluate_every,
-        initial_pass=setting(args, "posterior_init") == "rollout",
-        dynamic_sampling=("batches" if args.whole_batches else "missing") if args.vade_dynamic_sampling else "",
-        max_refills=args.vade_max_refills,
-        signal=None if arm in (BEST, AT_ITS_RATE) else make_signal(args, ["reward"], say=lambda message: None),
+        evaluate_every=evaluate_every * ROLLOUTS_A_BATCH // batch,
+        passes=of.passes,
+        replay=of.replay,
+        fill=of.fill,
+        most_even_first=of.order == "most even",
+        oracle_every=1,
+        signal=None if of.rule == ORACLE else make_signal(args, ["reward"], say=lambda message: None),
         # Only some rows are looked at: all of them would take a fifth of the time of the training.
         watched=np.arange(0, len(pool), max(len(pool) // WATCHED, 1)),
     )
@@ -91,7 +78,23 @@ def run(
         "seconds": round(time.perf_counter() - start, 1),
         **machine(),
         **({"held_out": rounded([before, kept.pass_rates().mean()])} if kept else {}),
-        **figures(history, len(pool), num_generations),
+        **{f"{name}_before": value for name, value in answers_of(first, first).items()},
+        **answers_of(judge, first),
+        **figures(history, len(pool), of.size),
+    }
+
+
+@torch.no_grad()
+def answers_of(policy: FastPolicy, base: FastPolicy) -> dict[str, float]:
+    """What is said of sampled answers: their tokens; by token the entropy and the KL to `base`, in nats."""
+    rollouts = policy.sample(np.arange(min(LOOKED_AT, len(policy))), 4, torch.Generator().manual_seed(0))
+    tree = grow_tree(rollouts.completion_ids, rollouts.completion_mask)
+    mine, theirs = (each.edge_logps(rollouts, tree).double() for each in (policy, base))
+    visits = torch.bincount(tree.edge_of[tree.edge_of >= 0], minlength=len(mine)).double()  # tokens of each edge
+    kl, entropy = (mine.exp() * (mine - theirs)).sum(1), -(mine.exp() * mine).sum(1)
+    means = {"kl": visits @ kl / visits.sum(), "entropy": visits @ entropy / visits.sum()}
+    return {
+        name: round(float(x), 5) for name, x in {**means, "length": visits.sum() / rollouts.rewards.numel()}.items()
     }
 
 
@@ -126,17 +129,17 @@ def figures(history: dict[str, dict[str, list[Any]]], num_rows: int, num_generat
     spread = [np.mean(np.concatenate(steps["has_spread"][at["step"][n] : at["step"][n + 1]])) for n in windows]
     record: dict[str, Any] = {
         "rollouts": at["rollouts"],
+        "trained": at["trained"],
         "tokens": at["tokens"],
         "score": rounded(at["score"]),
         "greedy": round(at["greedy"][-1], 4),
-        "updates": len(steps["refills"]),
-        "refills": sum(steps["refills"]),
+        "updates": len(steps["rollouts"]),
+        "replayed": round(float(np.mean(steps["replayed"])), 3),
+        "clipped": round(float(np.mean(steps["clipped"])), 4),
         "window": [(at["rollouts"][n] + at["rollouts"][n + 1]) / 2 for n in windows],
         "ratio": rounded(spread),
         "lift": rounded(ratio / uniform[n : n + 2].mean() for n, ratio in zip(windows, spread, strict=True)),
     }
-    if not steps["refills"]:  # the initial pass took all rollouts
-        return record
     late = np.concatenate(steps["successes"][-len(steps["successes"]) // 3 :])
     record |= {
         "all_wrong_late": round(float(np.mean(late == 0)), 4),

@@ -3,35 +3,22 @@
 A seed is a base policy, a pool, the sampler's draws and the sampled completions. Its base policy differs between
 machines, so an arm counts only beside the vanilla run of the same seed on the same machine.
 
-Vanilla GRPO is tuned in its learning rate and in the shape of its batch, the default in its rate. What varies the
-default has its rate. The oracle, DAPO and `paper` have the rates that were tuned for them before 2026-11-27, on seeds
-100 to 102 and other machines; in a regime that is newer, those of the regime that it is made from (`LIKE`).
+Vanilla GRPO and the default are tuned alike, by turns: the batch (each at its own learning rate), then the passes over
+it. What varies them has their batch, and a rate of its own. `frozen.json` holds what came of it, and the date.
 """
 
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .arms import (
-    AT_ITS_RATE,
-    BEST,
-    BEST_BATCH,
-    COLUMNS,
-    DEFAULT,
-    LARGER,
-    READ_NO_WORDS,
-    SHAPES,
-    TUNED,
-    VANILLA,
-    VANILLA_AT_ITS_RATE,
-)
-from .curves import Record, area
+from .arms import DEFAULT, ORACLE, READ_NO_WORDS, VANILLA, Arm
+from .curves import Record, area, pair
 from .pools import regime_key
 from .regimes import REGIMES
 
@@ -55,37 +42,23 @@ PLANS = {
     "paper_like": Plan((1e-4, 2e-4, 4e-4), batches=60, evaluate_every=3),
     "hard_pictures": Plan((5e-5, 1e-4, 2e-4)),
     "no_headroom": Plan((1e-4, 2e-4, 4e-4)),
-    "wide_4096": Plan((2e-4, 4e-4, 8e-4)),  # of the stage `column` alone
 }
-COMPARED = [name for name in PLANS if name != "wide_4096"]
+SHAPES = ((128, 2), (64, 4), (32, 8))  # K groups of G
+WIDER = (16, 16)  # tried where 32 x 8 is the best; a group smaller than 2 has no gradient
+REPLAY = 4  # batches
+ANCHOR = Arm(VANILLA)  # at the middle one of the first rates
 
-
-@dataclass(frozen=True)
-class Stage:
-    """Some arms on some seeds of some regimes."""
-
-    arms: tuple[str, ...]
-    seeds: range
-    regimes: tuple[str, ...] = (*COMPARED,)
-
-
-STAGES = {
-    "tune": Stage((*SHAPES, DEFAULT), range(600, 602)),
-    "runs": Stage(
-        (VANILLA, VANILLA_AT_ITS_RATE, BEST_BATCH, DEFAULT, AT_ITS_RATE, LARGER, "dapo", "paper", BEST),
-        range(700, 716),
-    ),
-    "column": Stage((VANILLA, DEFAULT, *COLUMNS), range(500, 516), ("staged", "wide_4096")),
-    "trainer": Stage((VANILLA, DEFAULT), range(700, 704), ("staged", "no_headroom")),
-}
-EARLIER = range(100, 103)  # seeds of the arms that were tuned before
-LIKE = {"wide": "wide_4096", "two_skills": "staged"}
+TUNE = range(810, 814)
+LOOK = range(800, 806)
+RUNS = range(820, 836)
+LOOKED_AT = ("staged", "wide", "many_impossible", "no_headroom")
 FACTOR = 2.0  # between neighbouring learning rates
 FROZEN = Path(__file__).parent / "frozen.json"
 
 KEY = ("stage", "regime", "arm", "learning_rate", "seed", "batches")
 
 Task = dict[str, Any]  # what KEY names
+Facts = dict[str, str]  # of `machine`
 
 
 def digest(regime: str) -> str:
@@ -113,99 +86,173 @@ def check_frozen(regimes: Iterable[str]) -> None:
         )
 
 
-def tuned_rates(records: list[Record], regime: str, arm: str) -> dict[float, float]:
-    """Return the mean area of an arm by learning rate, of the rates that all its tuning seeds have run."""
+def tuned_rates(records: list[Record], regime: str, arm: Arm) -> dict[float, float]:
+    """Return the mean area of an arm by learning rate, of the rates that all tuning seeds have run.
+
+    It is the difference to the run of the anchor with the same base policy: several machines may share the tuning.
+    """
+    of = [record for record in records if (record["stage"], record["regime"]) == ("tune", regime)]
+    anchor = {pair(r): area(r) for r in of if (r["arm"], r["learning_rate"]) == (str(ANCHOR), PLANS[regime].rates[1])}
     areas: dict[float, dict[int, float]] = defaultdict(dict)
-    for record in records:
-        if (record["stage"], record["regime"], record["arm"]) == ("tune", regime, arm):
-            areas[record["learning_rate"]][record["seed"]] = area(record)
-    wanted = {*(STAGES["tune"].seeds if arm in STAGES["tune"].arms else EARLIER)}
-    return {rate: float(np.mean(list(of.values()))) for rate, of in sorted(areas.items()) if wanted <= set(of)}
+    for record in of:
+        if record["arm"] == str(arm) and pair(record) in anchor:
+            areas[record["learning_rate"]][record["seed"]] = area(record) - anchor[pair(record)]
+    return {rate: float(np.mean(list(of.values()))) for rate, of in sorted(areas.items()) if {*TUNE} <= set(of)}
 
 
-def best_rate(records: list[Record], regime: str, arm: str) -> float | None:
+def best_rate(records: list[Record], regime: str, arm: Arm) -> float | None:
     """Return the best learning rate of an arm, or None while it is unknown or at the edge of what was tried."""
     found = tuned_rates(records, regime, arm)
     if len(found) < 3:
         return None
-    if len(set(found.values())) == 1:  # an initial pass took all rollouts
-        return sorted(found)[len(found) // 2]
     best = max(found, key=found.__getitem__)
     return None if best in (min(found), max(found)) else best
 
 
-def best_batch(records: list[Record], regime: str) -> str | None:
-    """Return the arm of vanilla GRPO with the best batch, or None while one of its shapes is not tuned."""
-    rates = {arm: best_rate(records, regime, arm) for arm in SHAPES}
+def best_of(records: list[Record], regime: str, arms: Iterable[Arm]) -> Arm | None:
+    """Return the best of arms at their rates, or None while one has none."""
+    rates = {arm: best_rate(records, regime, arm) for arm in arms}
     if None in rates.values():
         return None
-    return max(SHAPES, key=lambda arm: tuned_rates(records, regime, arm)[rates[arm]])
+    return max(rates, key=lambda arm: tuned_rates(records, regime, arm)[rates[arm]])
 
 
-def tuning(records: list[Record], regime: str, arm: str) -> Iterator[Task]:
-    """Yield the tuning runs that an arm lacks: its grid, then rates beyond it while the best is at its edge."""
-    found = tuned_rates(records, regime, arm)
-    rates = list(PLANS[regime].rates)
-    if set(rates) <= set(found) and best_rate(records, regime, arm) is None:
-        best = max(found, key=found.__getitem__)
-        rates = [best / FACTOR if best == min(found) else best * FACTOR]
-    for rate in rates:
-        for seed in STAGES["tune"].seeds:
-            yield task("tune", regime, arm, float(f"{rate:.3g}"), seed)
+def by_turns(records: list[Record], regime: str, rule: str) -> Iterator[Arm]:
+    """Yield the arms that the tuning of a rule asks for, as far as it has come; the last one ends it."""
+    shapes = [Arm(rule, *shape) for shape in SHAPES]
+    yield from shapes
+    best = best_of(records, regime, shapes)
+    if best == shapes[-1]:
+        shapes.append(Arm(rule, *WIDER))
+        yield shapes[-1]
+        best = best_of(records, regime, shapes)
+    for passes in (2, 4) if best else ():
+        yield replace(best, passes=passes)
+        if best_of(records, regime, [best, replace(best, passes=passes)]) == best:
+            return
+        best = best_of(records, regime, [best, replace(best, passes=passes)])
 
 
-def task(stage: str, regime: str, arm: str, rate: float, seed: int) -> Task:
+def tuned(records: list[Record], regime: str, rule: str) -> Arm | None:
+    """Return what the tuning of a rule has found, or None while it is not done."""
+    return best_of(records, regime, by_turns(records, regime, rule))
+
+
+def batch_of(records: list[Record], regime: str, rule: str) -> Arm | None:
+    """Return a rule with one pass over the batch that was best for it."""
+    arm = best_of(records, regime, (arm for arm in by_turns(records, regime, rule) if arm.passes == 1))
+    return arm
+
+
+def _again(rule: str, passes: int) -> Callable[[list[Record], str], Arm | None]:
+    def arm(records: list[Record], regime: str) -> Arm | None:
+        found = batch_of(records, regime, rule)
+        return found and replace(found, passes=passes, replay=REPLAY)
+
+    return arm
+
+
+ROLES: dict[str, Callable[[list[Record], str], Arm | None]] = {
+    "vanilla": lambda records, regime: tuned(records, regime, VANILLA),
+    "vanilla, replay": _again(VANILLA, 1),
+    "vanilla, replay, 2 passes": _again(VANILLA, 2),
+    "default": lambda records, regime: tuned(records, regime, DEFAULT),
+    "default, replay": _again(DEFAULT, 1),
+    "default, replay, 2 passes": _again(DEFAULT, 2),
+    "oracle": lambda records, regime: Arm(ORACLE),
+    "oracle, replay, 2 passes": lambda records, regime: Arm(ORACLE, passes=2, replay=REPLAY),
+}
+"""The arms of the runs: what each is in a regime, None while the tuning does not say."""
+
+
+def tuning(records: list[Record], regime: str) -> Iterator[Task]:
+    """Yield the tuning runs that a regime lacks: rates by rates, until each arm's best has worse neighbours."""
+    arms = [arm for rule in (VANILLA, DEFAULT) for arm in by_turns(records, regime, rule)]
+    arms += [arm for role in ROLES.values() if (arm := role(records, regime)) is not None]
+    for arm in dict.fromkeys(arms):
+        found = tuned_rates(records, regime, arm)
+        rates = [rate for rate in first_rates(records, regime, arm) if rate not in found]
+        if not rates and best_rate(records, regime, arm) is None:
+            best = max(found, key=found.__getitem__)
+            rates = [rounded(best / FACTOR if best == min(found) else best * FACTOR)]
+        for rate in rates:
+            for seed in TUNE:
+                yield task("tune", regime, arm, rate, seed)
+
+
+def first_rates(records: list[Record], regime: str, arm: Arm) -> list[float]:
+    """Return the rates to begin with: around the best of its batch with one pass, and higher with replay."""
+    known = best_rate(records, regime, replace(arm, passes=1, replay=0))
+    if known is None or (arm.passes == 1 and not arm.replay):
+        return list(PLANS[regime].rates)
+    return [rounded(known * factor) for factor in ((1, 2, 4) if arm.replay else (0.5, 1, 2))]
+
+
+def rounded(rate: float) -> float:
+    return float(f"{rate:.3g}")
+
+
+def task(stage: str, regime: str, arm: Arm, rate: float, seed: int) -> Task:
     batches = PLANS[regime].batches
-    return {"stage": stage, "regime": regime, "arm": arm, "learning_rate": rate, "seed": seed, "batches": batches}
+    return {"stage": stage, "regime": regime, "arm": str(arm), "learning_rate": rate, "seed": seed, "batches": batches}
 
 
 def tasks(
-    stage: str, records: list[Record], machine: str, *, regimes: Iterable[str], arms: Iterable[str]
+    stage: str, records: list[Record], here: Facts, *, regimes: Iterable[str], roles: Iterable[str]
 ) -> list[Task]:
     """Return the runs that a stage lacks, seed by seed, those of a seed regime by regime.
 
     Raises:
-        ValueError: the learning rate of an arm is not known yet.
+        ValueError: the arms of a regime are not frozen yet.
     """
-    of = STAGES[stage]
-    wanted, places = [arm for arm in of.arms if arm in {*arms}], [name for name in of.regimes if name in {*regimes}]
-    if stage == "tune":
-        done = {key(record) for record in records}
-        every = (t for seed_arm in wanted for regime in places for t in tuning(records, regime, seed_arm))
-        return sorted((t for t in own(every) if key(t) not in done), key=lambda t: wanted.index(t["arm"]))
-    here = {key(record) for record in records if record["machine"] == machine}
-    beside = {(r["stage"], r["regime"], r["seed"], r["machine"]) for r in records if r["arm"] == VANILLA}
-    paired = {key(r) for r in records if (r["stage"], r["regime"], r["seed"], r["machine"]) in beside}
+    everywhere = {key(record) for record in records}
+    done = {key(r) for r in records if (r["machine"], r["versions"]) == (here["machine"], here["versions"])}
     lacking: list[Task] = []
-    for seed in of.seeds:
-        for regime in places:
-            missing = [tuned_task(stage, records, regime, arm, seed) for arm in wanted if arm != VANILLA]
-            vanilla = tuned_task(stage, records, regime, VANILLA, seed)
-            same = (VANILLA_AT_ITS_RATE, vanilla["learning_rate"])  # it would be the same run
-            missing = [t for t in missing if key(t) not in paired and (t["arm"], t["learning_rate"]) != same]
-            if missing or (VANILLA in wanted and key(vanilla) not in paired):
-                missing = [vanilla, *missing]
-            lacking += [t for t in own(missing) if key(t) not in here]
+    if stage == "tune":
+        for regime in regimes:
+            missing = [t for t in own(tuning(records, regime)) if key(t) not in everywhere]
+            of = "staged" if regime == "nameless" else regime
+            anchors = [task("tune", of, ANCHOR, PLANS[of].rates[1], seed) for seed in TUNE]
+            lacking += [t for t in anchors * bool(missing) if key(t) not in done] + missing
+        return [*{key(t): t for t in lacking}.values()]
+    for seed in LOOK if stage == "look" else RUNS:
+        for regime in regimes if stage != "look" else [name for name in LOOKED_AT if name in {*regimes}]:
+            arms = frozen_arms(regime)
+            wanted = looked(*arms["default, replay, 2 passes"]) if stage == "look" else [arms[role] for role in roles]
+            every = own(task(stage, regime, arm, rate, seed) for arm, rate in dict.fromkeys(wanted))
+            if not {*map(key, every)} <= everywhere:  # all of a seed on one machine: these are the pairs
+                lacking += [t for t in every if key(t) not in done]
     return lacking
 
 
-def own(runs: Iterable[Task]) -> Iterator[Task]:
+def own(runs: Iterable[Task]) -> list[Task]:
     """Leave out the runs of `nameless` that are those of `staged`; see `curves.read`."""
-    return (t for t in runs if t["regime"] != "nameless" or t["arm"] not in READ_NO_WORDS)
+    return [t for t in runs if t["regime"] != "nameless" or Arm.of(t["arm"]).rule not in READ_NO_WORDS]
 
 
-def tuned_task(stage: str, records: list[Record], regime: str, arm: str, seed: int) -> Task:
-    """Return the run of an arm at its rate: its own, the default's, or that of the best shape of vanilla's batch."""
-    named = best_batch(records, regime) if arm == BEST_BATCH else arm
-    tuned = named if named in TUNED else DEFAULT
-    of = regime if tuned in STAGES["tune"].arms else LIKE.get(regime, regime)
-    rate = best_rate(records, of, tuned) if named else None
-    if rate is None:
-        raise ValueError(
-            f"The learning rate of {arm!r} in {regime} is not known: fewer than three rates were run on all tuning "
-            "seeds, or the best one is at the edge. Run the stage tune until it has nothing left to do."
-        )
-    return task(stage, regime, named or arm, rate, seed)
+def freeze(records: list[Record], date: str) -> dict[str, Any]:
+    """Return `frozen.json` with what each arm of the tuned regimes is, and its learning rate."""
+    arms = {}
+    for regime in PLANS:
+        found = {role: of(records, regime) for role, of in ROLES.items()}
+        rates = {role: arm and best_rate(records, regime, arm) for role, arm in found.items()}
+        if None not in rates.values():
+            arms[regime] = {role: [str(arm), rates[role]] for role, arm in found.items()}
+    return json.loads(FROZEN.read_text()) | {"arms": arms, "date_of_the_arms": date}
+
+
+def frozen_arms(regime: str) -> dict[str, tuple[Arm, float]]:
+    """Return what each arm is in a regime, and its learning rate, as it was frozen before any of them ran."""
+    arms = json.loads(FROZEN.read_text()).get("arms", {})
+    if regime not in arms:
+        raise ValueError(f"The arms of {regime} are not tuned and frozen: --only tune until it is done, then freeze.")
+    return {role: (Arm.of(name), rate) for role, (name, rate) in arms[regime].items()}
+
+
+def looked(arm: Arm, rate: float) -> list[tuple[Arm, float]]:
+    """Return what is looked at: the default with replay and two passes, and what varies it, all at its rate."""
+    varied = ({}, {"replay": 2}, {"replay": 8}, {"fill": 0.5}, {"order": "most even"}, {"groups": arm.groups // 2})
+    return [(replace(arm, **changes), rate) for changes in varied]
 
 
 def key(record: Task | Record) -> tuple[Any, ...]:

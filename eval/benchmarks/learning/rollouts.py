@@ -1,7 +1,7 @@
 """What a policy has sampled: completions in groups of one prompt each, their rewards and their advantages."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ class Rollouts:
     completion_mask: torch.Tensor  # (K, G, T) bool, True at tokens, the end-of-turn token included
     token_logps: torch.Tensor  # (K, G, T) float32, log-probability with which each was sampled; 0 past the end
     rewards: torch.Tensor  # (K, G) float32, 0 or 1
+    written_logps: torch.Tensor  # (K, G, T) float32, of the policy that wrote them, as the loss has them; NaN: not yet
 
     @property
     def has_spread(self) -> NDArray[np.bool_]:
@@ -31,19 +32,18 @@ class Rollouts:
     def take(self, groups: ArrayLike) -> "Rollouts":
         """Return the groups at these places, in this order."""
         at = torch.as_tensor(np.asarray(groups, dtype=np.int64))
-        tensors = (self.completion_ids, self.completion_mask, self.token_logps, self.rewards)
-        return Rollouts(self.sample_index[at.numpy()], *(tensor[at] for tensor in tensors))
+        return Rollouts(self.sample_index[at.numpy()], *(getattr(self, name)[at] for name in TENSORS))
 
     @staticmethod
     def concatenate(parts: Sequence["Rollouts"]) -> "Rollouts":
         """Return the groups of all parts, in order."""
         return Rollouts(
             np.concatenate([part.sample_index for part in parts]),
-            torch.cat([part.completion_ids for part in parts]),
-            torch.cat([part.completion_mask for part in parts]),
-            torch.cat([part.token_logps for part in parts]),
-            torch.cat([part.rewards for part in parts]),
+            *(torch.cat([getattr(part, name) for part in parts]) for name in TENSORS),
         )
+
+
+TENSORS = tuple(each.name for each in fields(Rollouts))[1:]
 
 
 def group_advantages(rewards: torch.Tensor) -> torch.Tensor:

@@ -1,6 +1,7 @@
 """The fast policy against transformers' own forward and TRL's own trainer, on a briefly taught model."""
 
 import copy
+from dataclasses import replace
 
 import datasets
 import numpy as np
@@ -10,7 +11,8 @@ from transformers import TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from eval.benchmarks.learning.fast_policy import FastPolicy
-from eval.benchmarks.learning.rollouts import Rollouts
+from eval.benchmarks.learning.packing import grow_tree
+from eval.benchmarks.learning.rollouts import TENSORS, Rollouts, group_advantages
 from trl_vade.testbed import build_dataset, exact_answer_reward
 from trl_vade.testbed.sft import prompt_messages
 
@@ -164,7 +166,7 @@ def test_three_updates_are_those_of_trls_own_trainer(
             only_end[..., 0] = True
             ids = torch.full_like(rollouts.completion_ids, processor.tokenizer.eos_token_id)
             logps, rewards = torch.zeros_like(rollouts.token_logps), torch.zeros_like(rollouts.rewards)
-            rollouts = Rollouts(rollouts.sample_index, ids, only_end, logps, rewards)
+            rollouts = Rollouts(rollouts.sample_index, ids, only_end, logps, rewards, rollouts.written_logps)
         sampled.append(rollouts)
         ids, mask = rollouts.completion_ids.flatten(0, 1), rollouts.completion_mask.flatten(0, 1)
         return [tokens[present].tolist() for tokens, present in zip(ids, mask, strict=True)], None
@@ -178,7 +180,7 @@ def test_three_updates_are_those_of_trls_own_trainer(
     optimizer = torch.optim.AdamW(policy.model.parameters(), lr=1e-3, weight_decay=0.0)
     for step, rollouts in enumerate(sampled):
         assert rollouts.has_spread.any() == (step != 1)
-        figures = policy.update(rollouts, optimizer, 1.0)
+        figures, _ = policy.update(rollouts, optimizer, 1.0)
         assert figures["grad_norm"] == pytest.approx(logged[step]["grad_norm"], rel=1e-4)
         assert figures["loss"] == pytest.approx(logged[step]["loss"], abs=1e-6)
         if step == 1:
@@ -194,3 +196,35 @@ def test_three_updates_are_those_of_trls_own_trainer(
             assert torch.equal(value, start)
         else:
             assert float((value - start - moved).norm()) <= 1e-2 * float(moved.norm()), name
+
+
+def test_the_gradient_of_older_completions_is_that_of_trls_clipped_loss(model, processor, rows):
+    """By hand: each completion alone through the model, the ratio of each token clipped, all tokens counted."""
+    policy = FastPolicy(copy.deepcopy(model), processor, rows["mixed"])
+    rollouts = policy.sample(np.arange(24), 8, seeded())
+    fresh, written = gradients_of(policy, rollouts), policy.backward(rollouts)[1]
+    assert [*map(torch.equal, gradients_of(policy, written).values(), fresh.values())] == [True] * len(fresh)
+    for parameter in policy.model.parameters():  # another policy than the one that wrote them
+        parameter.data += 0.2 * parameter.data.std() * torch.randn(parameter.shape, generator=seeded(1))
+    policy.model.zero_grad()
+    figures, again = policy.backward(written)
+    found = gradients(policy.model)
+    assert torch.equal(again.written_logps[written.has_spread], written.written_logps[written.has_spread])
+
+    policy.model.zero_grad()
+    advantages, loss, clipped = group_advantages(written.rewards), 0.0, []
+    for k in np.flatnonzero(written.has_spread):
+        for g in range(8):
+            one = replace(written.take([k]), **{n: getattr(written, n)[k : k + 1, g : g + 1] for n in TENSORS})
+            tree = grow_tree(one.completion_ids, one.completion_mask)
+            present, sign = one.completion_mask[0, 0], advantages[k, g]
+            logps = policy.edge_logps(one, tree).gather(1, tree.edge_token[:, None])[:, 0][tree.edge_of[0, 0][present]]
+            ratio = (logps - one.written_logps[0, 0][present]).exp()
+            gain = torch.minimum(ratio * sign, ratio.clamp(0.8, 1.2) * sign)
+            loss = loss - gain.sum() / written.completion_mask.sum()
+            clipped += ((ratio > 1.2) if sign > 0 else (ratio < 0.8)).tolist()
+    loss.backward()
+    policy._zero_what_was_skipped(written)
+    assert_close(found, gradients(policy.model))
+    assert 0.02 < figures["clipped"] < 0.9
+    assert (figures["loss"], figures["clipped"]) == pytest.approx((float(loss), np.mean(clipped)), abs=1e-6)
