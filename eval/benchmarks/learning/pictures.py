@@ -8,17 +8,15 @@ import numpy as np
 from trl_vade.selection.report.style import LIGHT, WIDEST, drawing, head
 from trl_vade.selection.report.style import curve as draw_curve
 
-from .arms import AT_ITS_RATE, BEST_BATCH, DEFAULT, LARGER, VANILLA
 from .curves import Record, curve, grid
 from .tables import TITLES, compared
 
 NAMES = {
-    VANILLA: ("quiet", "vanilla GRPO"),
-    BEST_BATCH: ("first", "vanilla GRPO, best batch"),
-    "dapo": ("second", "DAPO: dynamic sampling"),
-    DEFAULT: ("third", "VADE, default"),
-    LARGER: ("fourth", "VADE, default, 64 x 4"),
-    AT_ITS_RATE: ("sixth", "oracle: knows every pass rate"),
+    "vanilla": ("quiet", "vanilla GRPO, tuned"),
+    "vanilla, replay, 2 passes": ("first", "vanilla GRPO, replay, 2 passes"),
+    "default": ("second", "VADE, tuned"),
+    "default, replay, 2 passes": ("third", "VADE, replay, 2 passes"),
+    "oracle, replay, 2 passes": ("sixth", "oracle, replay, 2 passes"),
 }
 """By arm, its colour and its name."""
 

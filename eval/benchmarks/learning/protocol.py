@@ -52,6 +52,7 @@ TUNE = range(810, 814)
 LOOK = range(800, 806)
 RUNS = range(820, 836)
 LOOKED_AT = ("staged", "wide", "many_impossible", "no_headroom")
+IN_TRAINER = ("staged", "no_headroom")
 FACTOR = 2.0  # between neighbouring learning rates
 FROZEN = Path(__file__).parent / "frozen.json"
 
@@ -126,11 +127,13 @@ def by_turns(records: list[Record], regime: str, rule: str) -> Iterator[Arm]:
         shapes.append(Arm(rule, *WIDER))
         yield shapes[-1]
         best = best_of(records, regime, shapes)
-    for passes in (2, 4) if best else ():
-        yield replace(best, passes=passes)
-        if best_of(records, regime, [best, replace(best, passes=passes)]) == best:
+    for passes in (2, 4):
+        if best is None:
             return
-        best = best_of(records, regime, [best, replace(best, passes=passes)])
+        yield (more := replace(best, passes=passes))
+        before, best = best, best_of(records, regime, [best, more])
+        if best == before:
+            return
 
 
 def tuned(records: list[Record], regime: str, rule: str) -> Arm | None:
@@ -140,8 +143,7 @@ def tuned(records: list[Record], regime: str, rule: str) -> Arm | None:
 
 def batch_of(records: list[Record], regime: str, rule: str) -> Arm | None:
     """Return a rule with one pass over the batch that was best for it."""
-    arm = best_of(records, regime, (arm for arm in by_turns(records, regime, rule) if arm.passes == 1))
-    return arm
+    return best_of(records, regime, (arm for arm in by_turns(records, regime, rule) if arm.passes == 1))
 
 
 def _again(rule: str, passes: int) -> Callable[[list[Record], str], Arm | None]:
@@ -215,10 +217,14 @@ def tasks(
             anchors = [task("tune", of, ANCHOR, PLANS[of].rates[1], seed) for seed in TUNE]
             lacking += [t for t in anchors * bool(missing) if key(t) not in done] + missing
         return [*{key(t): t for t in lacking}.values()]
-    for seed in LOOK if stage == "look" else RUNS:
-        for regime in regimes if stage != "look" else [name for name in LOOKED_AT if name in {*regimes}]:
+    seeds, places = {"look": (LOOK, LOOKED_AT), "trainer": (RUNS[:4], IN_TRAINER)}.get(stage, (RUNS, (*PLANS,)))
+    for seed in seeds:
+        for regime in [name for name in places if name in {*regimes}]:
             arms = frozen_arms(regime)
             wanted = looked(*arms["default, replay, 2 passes"]) if stage == "look" else [arms[role] for role in roles]
+            wanted = [
+                (arm, rate) for arm, rate in wanted if stage != "trainer" or not (arm.replay or arm.rule == ORACLE)
+            ]
             every = own(task(stage, regime, arm, rate, seed) for arm, rate in dict.fromkeys(wanted))
             if not {*map(key, every)} <= everywhere:  # all of a seed on one machine: these are the pairs
                 lacking += [t for t in every if key(t) not in done]

@@ -1,25 +1,14 @@
 """The benchmark's tables, in Markdown."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
-from .arms import (
-    AT_ITS_RATE,
-    BEST,
-    BEST_BATCH,
-    COLUMNS,
-    DEFAULT,
-    LARGER,
-    SHAPES,
-    TRIED,
-    VANILLA,
-    VANILLA_AT_ITS_RATE,
-)
-from .curves import Record, area, by_arm, differences, interval, score_at, share_interval, table
-from .protocol import COMPARED, best_batch, best_rate
+from .arms import Arm
+from .curves import Record, area, by_arm, differences, interval, share_interval, table
+from .protocol import LOOKED_AT, PLANS, ROLES, frozen_arms
 
 TITLES = {
     "wide": ("Wide", "8,192 rows, most met once or never"),
@@ -32,13 +21,13 @@ TITLES = {
     "hard_pictures": ("Hard pictures", "half of them out of reach"),
     "no_headroom": ("No headroom", "pictures of medium difficulty"),
 }
-SHOWN = {
-    VANILLA_AT_ITS_RATE: "vanilla GRPO, at the default's rate",
-    **{BEST_BATCH: "vanilla GRPO, best batch", "dapo": "DAPO", "paper": "VADE, `paper`", DEFAULT: "VADE, default"},
-    **{LARGER: "VADE, default, 64 x 4"},
-    **{AT_ITS_RATE: "oracle, at the default's rate", BEST: "oracle, at its own rate"},
+VANILLA, BEST = "vanilla", "default, replay, 2 passes"
+SHARES: dict[str, Callable[[Record], Record]] = {  # what is spent: a completion generated costs 1, one trained on r
+    "rollouts": lambda record: record,
+    "cost, r = 0.3": lambda record: with_cost(record, 0.3),
+    "cost, r = 1": lambda record: with_cost(record, 1.0),
+    "tokens": lambda record: record | {"cost": record["tokens"]},
 }
-"""By arm, the name in the tables."""
 
 
 def tables(records: list[Record]) -> str:
@@ -58,90 +47,98 @@ def fill(text: str, records: list[Record]) -> str:
     return re.sub(r"(<!-- table: (\w+) -->).*?<!-- end of table -->", made, text, flags=re.DOTALL)
 
 
-def main_arms(records: list[Record], shown: Iterable[str] = SHOWN) -> str:
-    """The areas of some arms, one regime a line, all on the same seeds; without those that no regime has run."""
-    lines, found = [], compared(records)
-    shown = [arm for arm in shown if any(arms.get(arm) for _, arms in found)]
-    for regime, arms in found:
-        vanilla = arms[VANILLA]
-        cells = [between(differences(arms.get(arm, []), vanilla, area)) for arm in shown]
-        lines.append([titled(regime), len(vanilla), f"{np.mean([area(run) for run in vanilla]):.3f}", *cells])
-    names = [f"{SHOWN[arm]}: difference (95 % interval)" for arm in shown]
-    return table(["situation", "seeds", "vanilla GRPO: mean", *names], lines) if lines else ""
-
-
-def short(records: list[Record]) -> str:
-    """The arms that a reader looks for first."""
-    return main_arms(records, (BEST_BATCH, DEFAULT, LARGER, AT_ITS_RATE))
-
-
-def costs(records: list[Record]) -> str:
-    """The default beside vanilla GRPO with its best batch, and what it spends until it has the final score of that."""
-    lines = []
+def main_arms(records: list[Record]) -> str:
+    """The areas of all arms minus that of vanilla GRPO, one regime a line."""
+    lines, others = [], [role for role in ROLES if role != VANILLA]
     for regime, arms in compared(records):
-        best, cells = arms[BEST_BATCH], []
-        for runs in (arms.get(DEFAULT, []), arms.get(LARGER, [])):
-            cells.append(between(differences(runs, best, area)))
-            cells += [shown(*share_interval(runs, best, what)) for what in ("rollouts", "tokens")]
-        lines.append([titled(regime), *cells])
-    head = ["situation"]
-    for arm in (DEFAULT, LARGER):
-        head += [f"{SHOWN[arm]}: difference (95 %)", "rollouts, share (95 %)", "tokens, share (95 %)"]
+        vanilla = arms[VANILLA]
+        cells = [between(differences(arms[role], vanilla, area)) for role in others]
+        lines.append([titled(regime), len(vanilla), f"{np.mean([area(run) for run in vanilla]):.3f}", *cells])
+    head = ["situation", "seeds", "vanilla, tuned: mean", *(f"{role}: difference (95 %)" for role in others)]
     return table(head, lines) if lines else ""
 
 
+def short(records: list[Record]) -> str:
+    """What a reader looks for first: the share of vanilla GRPO's rollouts until its final score."""
+    lines = []
+    for regime, arms in compared(records):
+        shares = [shown(*share_interval(arms[role], arms[VANILLA])) for role in ("default", BEST)]
+        lines.append([titled(regime), *shares])
+    head = [f"{name}: rollouts, share (95 %)" for name in ("default, tuned", "default with replay and 2 passes")]
+    return table(["situation", *head], lines) if lines else ""
+
+
+def costs(records: list[Record]) -> str:
+    """What vanilla GRPO and the default with replay spend until they have vanilla GRPO's final score."""
+    lines = []
+    for regime, arms in compared(records):
+        for role in ("vanilla, replay, 2 passes", BEST):
+            cells = []
+            for name, spent in SHARES.items():
+                ours, theirs = ([spent(run) for run in arms[each]] for each in (role, VANILLA))
+                cells.append(shown(*share_interval(ours, theirs, "rollouts" if name == "rollouts" else "cost")))
+            lines.append([f"`{regime}`", role, *cells])
+    return table(["situation", "arm", *(f"{name}: share (95 %)" for name in SHARES)], lines) if lines else ""
+
+
+def with_cost(record: Record, r: float) -> Record:
+    spent = zip(record["rollouts"], record["trained"], strict=True)
+    return record | {"cost": [rollouts + r * trained for rollouts, trained in spent]}
+
+
 def tuned(records: list[Record]) -> str:
-    """The learning rates, and the shape of vanilla's best batch."""
+    """Batch, passes and learning rate of each arm."""
     lines = []
-    for regime in COMPARED:
-        rates = [best_rate(records, regime, arm) for arm in (*SHAPES, DEFAULT)]
-        if None not in rates:
-            lines.append([f"`{regime}`", *(f"{rate:g}" for rate in rates), best_batch(records, regime)])
-    names = [f"{arm}: rate" for arm in (*SHAPES, DEFAULT)]
-    return table(["situation", *names, "best batch"], lines) if lines else ""
+    for regime, arms in frozen():
+        lines.append([f"`{regime}`", *(f"{str(arm).partition(', ')[2]}: {rate:g}" for arm, rate in arms.values())])
+    return table(["situation", *(f"{role}: batch, more, rate" for role in ROLES)], lines) if lines else ""
 
 
-def challenge(records: list[Record]) -> str:
-    """The challengers on six seeds, and what was tried further on those of the runs."""
-    regimes, arms = {name: name for name in COMPARED}, (LARGER, *TRIED)
-    found = (beside(records, "challenge", arms, regimes), beside(records, "runs", arms, regimes))
-    return "\n\n".join(filter(None, found))
-
-
-def columns(records: list[Record]) -> str:
-    regimes = {"staged": "staged", "wide_4096": "wide, 4,096 rows"}
-    return beside(records, "column", (VANILLA, *COLUMNS), regimes)
-
-
-def beside(records: list[Record], stage: str, arms: Iterable[str], regimes: dict[str, str]) -> str:
-    """The areas of some arms of a stage minus that of the default; `regimes` with the heads of their columns."""
-    found = {regime: of(records, stage, regime) for regime in regimes}
-    found = {regime: here for regime, here in found.items() if len(here.get(DEFAULT, [])) > 1}
-    lines = [
-        [arm, *(between(differences(here.get(arm, []), here[DEFAULT], area)) for here in found.values())]
-        for arm in arms
+def answers(records: list[Record]) -> str:
+    """Entropy, distance, length and a skill that is not trained on, at the end: mean of all seeds."""
+    lines = []
+    for regime, arms in compared(records):
+        for role in (VANILLA, "default", "vanilla, replay, 2 passes", BEST):
+            runs = arms[role]
+            if runs:
+                means = [f"{np.mean([run[name] for run in runs]):.3f}" for name in ("entropy", "kl", "length")]
+                change = [run["held_out"][1] - run["held_out"][0] for run in runs if "held_out" in run]
+                lines.append([f"`{regime}`", role, *means, between(change)])
+    head = [
+        "entropy of a token: nats",
+        "KL to the base policy: nats a token",
+        "answer: tokens",
+        "held-out skill: change",
     ]
-    lines = [line for line in lines if {*line[1:]} - {"-"}]
-    seeds = {len(here[DEFAULT]) for here in found.values()}
-    head = [f"arm, against the default on {' or '.join(map(str, sorted(seeds)))} seeds"]
-    return table([*head, *(regimes[regime] for regime in found)], lines) if lines else ""
+    return table(["situation", "arm", *head], lines) if lines else ""
 
 
-def forgetting(records: list[Record]) -> str:
-    """The score of a skill that was not trained on, before and after."""
-    arms = of(records, "runs", "two_skills")
-    lines = []
-    for arm, runs in arms.items():
-        change = [run["held_out"][1] - run["held_out"][0] for run in runs]
-        lines.append([SHOWN.get(arm, arm), f"{np.mean([run['held_out'][0] for run in runs]):.3f}", between(change)])
-    return table(["arm", "before: mean", "after - before (95 %)"], lines) if lines else ""
+def look(records: list[Record]) -> str:
+    """What varies replay, minus the default with replay and two passes, on the looking seeds."""
+    found = {}
+    for regime, arms in frozen():
+        here = by_arm([record for record in records if record["stage"] == "look"], regime)
+        base = arms[BEST][0]
+        if regime in LOOKED_AT and len(here.get(str(base), [])) > 1:
+            found[regime] = {
+                varied(Arm.of(name), base): differences(runs, here[str(base)], area) for name, runs in here.items()
+            }
+    names = dict.fromkeys(name for of in found.values() for name in of if name)
+    lines = [[name, *(between(of.get(name, [])) for of in found.values())] for name in names]
+    return table(["varied", *(f"`{regime}`: difference (95 %)" for regime in found)], lines) if lines else ""
+
+
+def varied(arm: Arm, base: Arm) -> str:
+    """Return in words what tells an arm from another one."""
+    names = ("rule", "groups", "size", "passes", "replay", "fill", "order")
+    return ", ".join(f"{name} {getattr(arm, name)}" for name in names if getattr(arm, name) != getattr(base, name))
 
 
 def calibration(records: list[Record]) -> str:
     """Mean squared error of the default's believed rate, and that of the mean of all that came before."""
     lines = []
     for regime, arms in compared(records):
-        if runs := arms.get(DEFAULT):
+        if runs := arms["default"]:
             cells = [f"{np.mean([run[name] for run in runs]):.4f}" for name in ("brier", "brier_of_the_mean")]
             lines.append([f"`{regime}`", *cells])
     return table(["situation", "Brier score of the belief", "of the mean so far"], lines) if lines else ""
@@ -150,63 +147,58 @@ def calibration(records: list[Record]) -> str:
 def agreement(records: list[Record]) -> str:
     """Same arm, rate and seeds in the trainer and in the fast loop; only the sampled completions differ."""
     lines = []
-    for regime in COMPARED:
-        fast = of(records, "runs", regime)
-        for arm, runs in of(records, "trainer", regime).items():
-            gains = differences(runs, fast.get(arm, []), area)
+    for regime, arms in compared(records):
+        trainer = by_arm([record for record in records if record["stage"] == "trainer"], regime)
+        for role, runs in arms.items():
+            of = trainer.get(runs[0]["arm"], []) if runs else []
+            gains = differences(of, runs, area)
             if len(gains) > 1:
-                means = [f"{np.mean([figure(run) for run in runs]):.3f}" for figure in (area, final)]
-                seconds = f"{np.mean([run['seconds'] for run in runs]):.0f}"
-                lines.append([f"`{regime}`", arm, len(gains), *means, between(gains), seconds])
-    head = [
-        "situation",
-        "arm",
-        "seeds",
-        "area, trainer",
-        "final, trainer",
-        "area, trainer - fast loop (95 %)",
-        "seconds",
-    ]
+                cells = [f"{np.mean([area(run) for run in of]):.3f}", between(gains)]
+                lines.append(
+                    [f"`{regime}`", role, len(gains), *cells, f"{np.mean([run['seconds'] for run in of]):.0f}"]
+                )
+    head = ["situation", "arm", "seeds", "area, trainer: mean", "trainer - fast loop (95 %)", "seconds: mean"]
     return table(head, lines) if lines else ""
 
 
-TABLES = {
-    "short": ("In short", short),
-    "main": ("Difference of the area to vanilla GRPO, paired by seed", main_arms),
-    "costs": ("Beside vanilla GRPO with its best batch", costs),
+TABLES: dict[str, tuple[str, Callable[[list[Record]], str]]] = {
+    "short": ("Rollouts until vanilla GRPO's final score", short),
+    "main": ("Difference of the area to vanilla GRPO, tuned; paired by seed", main_arms),
+    "costs": ("Spent until vanilla GRPO's final score", costs),
     "tuned": ("What was tuned", tuned),
-    "challengers": ("Challengers: difference of the area to the default, paired", challenge),
-    "columns": ("With a column of pass rates: difference of the area to the default, paired", columns),
-    "forgetting": ("A skill that is not trained on", forgetting),
+    "look": ("Looks: difference of the area to the default with replay and two passes", look),
+    "answers": ("Do the answers collapse?", answers),
     "calibration": ("Belief against outcome", calibration),
     "trainer": ("Through VADEGRPOTrainer, beside the fast loop", agreement),
 }
 """By the name that a page marks it with, the title and the maker of each table."""
 
 
+def frozen() -> Iterable[tuple[str, dict[str, tuple[Arm, float]]]]:
+    """Yield the regimes whose arms are frozen, with these."""
+    for regime in PLANS:
+        try:
+            yield regime, frozen_arms(regime)
+        except ValueError:
+            continue
+
+
 def compared(records: list[Record]) -> list[tuple[str, dict[str, list[Record]]]]:
-    """Return the arms by regime of those that have two runs of vanilla GRPO, with its best batch by that name."""
+    """Return the runs by regime and role, of those that have two runs of vanilla GRPO."""
     found = []
-    for regime in COMPARED:
-        arms = of(records, "runs", regime)
-        if len(arms.get(VANILLA, [])) > 1:
-            arms[BEST_BATCH] = arms.get(best_batch(records, regime) or "", [])
-            if best_rate(records, regime, DEFAULT) == arms[VANILLA][0]["learning_rate"]:
-                arms[VANILLA_AT_ITS_RATE] = arms[VANILLA]
-            found.append((regime, arms))
+    for regime, arms in frozen():
+        runs = by_arm([record for record in records if record["stage"] == "runs"], regime)
+        of = {
+            role: [run for run in runs.get(str(arm), []) if run["learning_rate"] == rate]
+            for role, (arm, rate) in arms.items()
+        }
+        if len(of[VANILLA]) > 1:
+            found.append((regime, of))
     return found
-
-
-def of(records: list[Record], stage: str, regime: str) -> dict[str, list[Record]]:
-    return by_arm([record for record in records if record["stage"] == stage], regime)
 
 
 def titled(regime: str) -> str:
     return f"`{regime}`: {TITLES[regime][1]}"
-
-
-def final(record: Record) -> float:
-    return score_at(record, 1.0)
 
 
 def between(values: list[float]) -> str:

@@ -10,10 +10,9 @@ from transformers import AutoModelForImageTextToText, AutoProcessor, TrainerCall
 
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.selection.log import SelectionLog
-from trl_vade.testbed import exact_answer_reward
 
 from ..machine import machine
-from .arms import ARMS, OF_THE_BENCHMARK
+from .arms import RULES, Arm
 from .fast_policy import FastPolicy
 from .one_run import ROLLOUTS_A_BATCH, fast_policy, rounded
 from .pools import load_regime
@@ -55,7 +54,7 @@ def run(
     directory, pool, validation = load_regime(regime, seed, progress=False)
     model = AutoModelForImageTextToText.from_pretrained(directory)
     processor = AutoProcessor.from_pretrained(directory)
-    described = REGIMES[regime]
+    described, of = REGIMES[regime], Arm.of(arm)
     judge = Judge(
         fast_policy(described, model, processor, validation),
         batches * ROLLOUTS_A_BATCH,
@@ -64,9 +63,10 @@ def run(
     with tempfile.TemporaryDirectory() as output_dir:
         args = VADEGRPOConfig(
             output_dir,
-            per_device_train_batch_size=ROLLOUTS_A_BATCH,
-            num_generations=OF_THE_BENCHMARK["num_generations"],
-            max_steps=batches,
+            per_device_train_batch_size=of.groups * of.size,
+            num_generations=of.size,
+            num_iterations=of.passes,
+            max_steps=batches * of.passes,
             learning_rate=learning_rate,
             lr_scheduler_type="constant",
             beta=0.0,
@@ -81,11 +81,10 @@ def run(
             logging_steps=1000,
             temperature=described.temperature,
             max_completion_length=described.max_completion_length,
-            **{name: value for name, value in ARMS[arm].items() if name not in OF_THE_BENCHMARK},
+            **described.settings,
+            **RULES[of.rule],
         )
-        trainer = VADEGRPOTrainer(
-            model, exact_answer_reward, args, pool, processing_class=processor, callbacks=[judge]
-        )
+        trainer = VADEGRPOTrainer(model, described.reward, args, pool, processing_class=processor, callbacks=[judge])
         judge.trainer = trainer
         trainer.train()
         lines = SelectionLog(output_dir).read()

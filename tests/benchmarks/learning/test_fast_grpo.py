@@ -4,10 +4,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from transformers import AutoModelForImageTextToText
 
 from eval.benchmarks.learning.fast_grpo import train
 from eval.benchmarks.learning.fast_policy import FastPolicy
+from eval.benchmarks.learning.rollouts import Rollouts
 from trl_vade.testbed import build_dataset
 
 pytestmark = pytest.mark.benchmark
@@ -38,21 +40,14 @@ class InTurn:
     def __init__(self, num_rows):
         self.num_rows, self.next, self.draws, self.seen = num_rows, 0, [], []
 
-    def draw(self, k, exclude=None):
-        rows = []
-        while len(rows) < k:
-            if self.next not in set([] if exclude is None else np.asarray(exclude).tolist()):
-                rows.append(self.next)
-            self.next = (self.next + 1) % self.num_rows
-        self.draws.append((rows, exclude))
+    def draw(self, k):
+        rows = [(self.next + i) % self.num_rows for i in range(k)]
+        self.next += k
+        self.draws.append(rows)
         return SimpleNamespace(sample_index=np.array(rows), posterior_mean=np.array(rows) / self.num_rows)
 
     def observe(self, sample_index, successes, trials):
         self.seen.append((sample_index.tolist(), successes.tolist(), trials.tolist()))
-
-    def take_over(self, *outcomes):
-        self.taken_over = len(self.seen)
-        self.observe(*outcomes)
 
 
 def run(policies, sampler=None, **changes):
@@ -63,26 +58,28 @@ def run(policies, sampler=None, **changes):
 
 
 @pytest.fixture
-def batches(monkeypatch):
-    """The batches that were updated on, in order; a list that goes on growing."""
+def updates(monkeypatch):
+    """The batches that were updated on, each with what came of it, in order; a list that goes on growing."""
     update, seen = FastPolicy.update, []
-    monkeypatch.setattr(
-        FastPolicy, "update", lambda self, batch, *rest: seen.append(batch) or update(self, batch, *rest)
-    )
+
+    def noted(self, batch, *rest):
+        figures, written = update(self, batch, *rest)
+        seen.append((batch, written))
+        return figures, written
+
+    monkeypatch.setattr(FastPolicy, "update", noted)
     return seen
 
 
-def test_a_plain_run_draws_scores_and_counts_one_batch_a_step(make, batches):
+def test_a_plain_run_draws_scores_and_counts_one_batch_a_step(make, updates):
     sampler = InTurn(24)
     steps = run(make(), sampler)["steps"]
-    assert [rows for rows, _ in sampler.draws] == [list(range(6 * i, 6 * i + 6)) for i in range(4)]
-    assert [exclude for _, exclude in sampler.draws] == [None] * 4
+    assert sampler.draws == [list(range(6 * i, 6 * i + 6)) for i in range(4)]
     assert steps["rollouts"] == [24, 48, 72, 96]
-    assert steps["refills"] == [0] * 4
-    for i, batch in enumerate(batches):
-        assert sorted(batch.sample_index) == sampler.draws[i][0]
-        assert sampler.seen[i] == (sampler.draws[i][0], steps["successes"][i].tolist(), [4.0] * 6)
-        assert steps["sample_index"][i].tolist() == sampler.draws[i][0]
+    for i, (batch, _) in enumerate(updates):
+        assert sorted(batch.sample_index) == sampler.draws[i]
+        assert sampler.seen[i] == (sampler.draws[i], steps["successes"][i].tolist(), [4.0] * 6)
+        assert steps["sample_index"][i].tolist() == sampler.draws[i]
         assert np.array_equal(steps["posterior_mean"][i], steps["sample_index"][i] / 24)
         spread = (steps["successes"][i] > 0) & (steps["successes"][i] < 4)
         assert steps["gradient_ratio"][i] == spread.mean()
@@ -104,54 +101,6 @@ def test_evaluations_stand_at_the_start_at_every_so_many_steps_and_at_the_end(ma
     assert evaluations["uniform_ratio"][-1] == pytest.approx(np.mean(1 - pool**4 - (1 - pool) ** 4))
 
 
-def test_dynamic_sampling_fills_the_batch_with_groups_that_have_a_gradient(make, batches):
-    sampler = InTurn(24)
-    steps = run(make(), sampler, dynamic_sampling="missing", num_groups=3, num_generations=8)["steps"]
-    assert max(steps["refills"]) > 0
-    draws = iter(zip(sampler.draws, sampler.seen, strict=True))
-    total = 0
-    for i, batch in enumerate(batches):
-        drawn, missing = [], 3
-        for _ in range(steps["refills"][i] + 1):
-            (rows, exclude), (observed, successes, trials) = next(draws)
-            assert len(rows) == missing
-            assert (exclude is None) if not drawn else (exclude.tolist() == drawn)
-            assert observed == rows
-            assert trials == [8.0] * len(rows)
-            drawn += rows
-            missing -= sum(0 < count < 8 for count in successes)
-        assert missing == 0
-        assert batch.has_spread.all()
-        assert len(batch.sample_index) == 3
-        assert len(set(drawn)) == len(drawn)
-        assert steps["sample_index"][i].tolist() == drawn
-        total += 8 * len(drawn)
-        assert steps["rollouts"][i] == total
-        assert steps["gradient_ratio"][i] == 3 / len(drawn)
-        assert len(steps["posterior_mean"][i]) == len(steps["successes"][i]) == len(drawn)
-
-
-def test_dapos_own_way_draws_whole_batches_and_drops_what_is_beyond_a_full_one(make, batches):
-    sampler = InTurn(24)
-    run(make(), sampler, dynamic_sampling="batches", num_groups=3, num_generations=8)
-    assert {len(rows) for rows, _ in sampler.draws} == {3}
-    assert all(len(batch.sample_index) == 3 and batch.has_spread.all() for batch in batches)
-    live = sum(0 < count < 8 for _, successes, _ in sampler.seen for count in successes)
-    assert live > 3 * len(batches)  # some were dropped, and the sampler was told of them all the same
-
-
-def test_what_is_missing_is_filled_up_with_dropped_groups_and_no_row_comes_twice(make, batches):
-    # No answer fits into four tokens: no group ever has a spread.
-    how = {"dynamic_sampling": "missing", "num_groups": 5}
-    steps = run(make(max_completion_length=4), **how, max_refills=2, steps=2)["steps"]
-    assert (steps["refills"], steps["rollouts"]) == ([2, 2], [60, 120])
-    assert steps["gradient_ratio"] == steps["grad_norm"] == [0.0, 0.0]
-    assert [batch.sample_index.tolist() for batch in batches] == [row[:5].tolist() for row in steps["sample_index"]]
-    steps = run(make(8, max_completion_length=4), **how, steps=1)["steps"]  # the pool is used up
-    assert sorted(steps["sample_index"][0]) == list(range(8))
-    assert steps["refills"] == [1]
-
-
 def test_an_oracle_is_shown_the_exact_pass_rates_of_the_moment(make):
     policies = make()
     shown = []
@@ -169,24 +118,37 @@ def test_an_oracle_is_shown_the_exact_pass_rates_of_the_moment(make):
     assert np.array_equal(shown[2][1], history["evaluations"]["pool_pass_rates"][1])
 
 
-def test_training_ends_when_the_rollouts_are_spent_and_evaluations_keep_to_the_rollouts(make):
-    history = run(make(), steps=50, max_rollouts=5 * 24, dynamic_sampling="missing", max_refills=1, evaluate_every=1)
-    rollouts = history["steps"]["rollouts"]
-    assert rollouts[-2] < 5 * 24 <= rollouts[-1]
-    assert history["evaluations"]["rollouts"][-1] == rollouts[-1]
-    gaps = np.diff(history["evaluations"]["rollouts"])
-    assert (gaps >= 24).all()
-    assert (gaps <= 2 * 24).all()
+@pytest.mark.parametrize(("fill", "most_even"), [(1.0, False), (0.5, False), (1.0, True)])
+def test_live_groups_of_the_last_batches_fill_the_places_of_groups_without_a_gradient(make, updates, fill, most_even):
+    settings = {"steps": 6, "num_groups": 8, "replay": 2, "fill": fill, "most_even_first": most_even}
+    history = run(make(), InTurn(24), **settings)
+    names, kept = ("completion_ids", "written_logps", "rewards"), []  # the live groups of each batch
+    steps = zip(updates, history["steps"]["has_spread"], history["steps"]["replayed"], strict=True)
+    for (batch, written), live, replayed in steps:
+        older = Rollouts.concatenate([*kept[-2:][::-1], batch.take([])])
+        if most_even:
+            older = older.take(np.argsort(abs(older.successes - 2), kind="stable"))
+        assert replayed == min(len(older.rewards), int(fill * (~live).sum()))
+        assert len(batch.rewards) == 8
+        found = batch.take(np.arange(8 - replayed, 8))
+        for name in names:
+            assert torch.equal(getattr(found, name), getattr(older.take(np.arange(replayed)), name))
+        fresh = batch.take(np.arange(live.sum()))
+        assert fresh.has_spread.all()
+        assert fresh.written_logps.isnan().all()
+        kept.append(written.take(np.arange(live.sum())))
+    assert max(history["steps"]["replayed"]) > 0
+    assert history["evaluations"]["trained"][-1] == 4 * sum(int(batch.has_spread.sum()) for batch, _ in updates)
 
 
-def test_an_initial_pass_is_taken_over_in_one_step_and_is_counted(make):
-    sampler = InTurn(24)
-    history = run(make(), sampler, initial_pass=True)
-    rows, successes, trials = sampler.seen[sampler.taken_over]
-    assert sampler.taken_over == 0
-    assert rows == list(range(24))
-    assert trials == [4.0] * 24
-    assert 0 < sum(successes) < 24 * 4
-    assert history["steps"]["rollouts"][0] == 24 * 4 + 6 * 4
-    assert history["evaluations"]["rollouts"][:3] == [0, 24 * 4, 24 * 4 + 6 * 4]
-    assert history["evaluations"]["score"][0] == history["evaluations"]["score"][1]
+def test_two_passes_over_a_batch_are_two_updates_with_the_probabilities_of_the_first(make, updates):
+    history = run(make(), InTurn(24), steps=3, passes=2)
+    for (first, written), (second, _) in zip(updates[::2], updates[1::2], strict=True):
+        live = np.flatnonzero(second.has_spread)
+        assert torch.equal(written.take(live).written_logps, second.take(live).written_logps)
+        assert torch.equal(first.completion_ids, second.completion_ids)
+        assert first.written_logps.isnan().all()
+        assert not second.take(live).written_logps.isnan().any()
+    assert len(updates) == 6
+    live = sum(int(each.sum()) for each in history["steps"]["has_spread"])
+    assert history["evaluations"]["trained"][-1] == 2 * 4 * live
