@@ -1,0 +1,87 @@
+"""Columns that the packaged rewards would misread, each refused with the line of code that mends it."""
+
+import ast
+import json
+import re
+from contextlib import suppress
+from string import ascii_uppercase
+from typing import Any
+
+from trl_vade.errors import ConfigurationError, abbreviated
+
+from .verifiers import ANSWER_TYPES, judge, told_type
+
+FIELDS = ("text", "answer", "choice", "option", "value", "content")  # usual names of the text in a struct
+MODULES = {"ast": ast, "json": json, "re": re}
+SPLITS = (  # code that divides a text of all choices, the surest first; what is printed is what was tried
+    *("json.loads(one)", "ast.literal_eval(one)", r're.split(r"(?:^|[\s,;|]+)\(?[A-H][).:]\s+", one)[1:]'),
+    *("one.splitlines()", 'one.split("|")', 'one.split(";")', 'one.split(",")'),
+)
+
+
+def refuse_misread(rows: Any) -> None:
+    """Refuse columns of a `Dataset` that `judge` would misread; the `ConfigurationError` has a line that mends one."""
+    for name in ("choices", "answer_type", "answer"):
+        if name in rows.features and (found := _misread(name, rows.with_format(None))):
+            why, code = found
+            cells = f'.add_column("{name}", [{code} for one in rows["{name}"]])' if code else ""
+            module = code.partition(".")[0]
+            raise ConfigurationError(
+                f"The column {name!r} of {len(rows)} rows ({abbreviated(rows.features[name])}) is misread: {why}. "
+                f'Write:\n{f"import {module}; " * (module in MODULES)}rows = rows.remove_columns("{name}"){cells}'
+            )
+
+
+def _misread(name: str, rows: Any) -> tuple[str, str] | None:
+    """Return why a column would be misread and code of a right one from its cell `one`, "" to go without; or None."""
+    feature, choices = rows.features[name], getattr(rows.features.get("choices"), "feature", None)
+    inside, cell = (feature.feature, "each") if hasattr(feature, "feature") else (feature, "one")
+    if hasattr(inside, "int2str"):
+        if name == "answer" and inside.names == [*ascii_uppercase[: inside.num_classes]] and _is_text(choices):
+            return None  # the place of the right choice, as in MMLU
+        of = f'rows.features["{name}"]{".feature" * (cell == "each")}'
+        why, code = "its numbers are read, not the names", f"None if {cell} in (None, -1) else {of}.int2str({cell})"
+    elif name == "answer_type":
+        foreign = ((row, one) for row, one in enumerate(rows[name][:]) if told_type(one) not in (None, *ANSWER_TYPES))
+        why = next((f"row {row} has {abbreviated(one)}, and None infers the type" for row, one in foreign), "")
+        return (why, f"one if one in {ANSWER_TYPES} else None") if why else None
+    elif isinstance(inside, dict):
+        field = next(one for one in (*FIELDS, *inside) if one in inside)
+        by_letter = name == "choices" and cell == "one" and field not in FIELDS and all(map(_is_text, inside.values()))
+        why, code = "its fields are read", f"{cell} and " + ("[*one.values()]" if by_letter else f'{cell}["{field}"]')
+    elif name == "choices" and cell == "one" and feature.dtype != "null":
+        texts = {*rows[name][:]} - {None, ""}
+        code = next((code for code in SPLITS if texts and all(_divides(code, one) for one in texts)), "")
+        why = f"{abbreviated(min(texts, default=''))} is no list{'' if code else ', and nothing divides each cell'}"
+        return why, code and f"{code} if one else None"
+    else:
+        return _place(rows) if name == "answer" and _is_text(feature) and choices is not None else None
+    return why, code if cell == "one" else f"one and [{code} for each in one]"
+
+
+def _place(rows: Any) -> tuple[str, str] | None:
+    """Look for digits beside choices without them: places that were saved as texts, from 0 or from 1."""
+    answers, columns = rows["answer"][:], {"answer", "answer_type", "choices"} & {*rows.features}
+    at = [row for row, one in enumerate(answers) if one in [*"0123456789"]][:500]  # enough to tell
+    cells = zip(at, rows.select_columns([*columns]).select(at), strict=True)
+    asked = [(row, one, int(one["answer"]), len(one["choices"] or ())) for row, one in cells]
+    asked = [
+        each for each in asked if told_type(each[1].get("answer_type")) in (None, "choice") and each[2] <= each[3]
+    ]
+    apart = [row for row, one, _, _ in asked if judge(one["answer"], **one) is None]
+    if 2 * len(apart) <= len(asked):  # most are texts of choices
+        return None
+    lettered, ends = not {*answers}.isdisjoint(ascii_uppercase), any(place == count for *_, place, count in asked)
+    from_1 = (lettered or ends) and all(place for *_, place, _ in asked)
+    why = f"row {apart[0]} has a place, counted from {int(from_1)}, as a text"
+    return why, f'chr({65 - from_1} + int(one)) if one in [*"0123456789"] else one'
+
+
+def _divides(code: str, one: Any) -> bool:
+    with suppress(ValueError, SyntaxError, TypeError, AttributeError):
+        return len(eval(code, MODULES | {"one": one})) > 1  # of `SPLITS`
+    return False
+
+
+def _is_text(feature: Any) -> bool:
+    return "string" in getattr(feature, "dtype", "")
