@@ -39,7 +39,7 @@ MISREAD = {  # columns, features that are not inferred, right and wrong answers,
     "choices as lines": ({"answer": ["B"], "choices": ["oak, red\nelm"]}, {}, ["elm"], ["oak, red"], "is no list"),
     "choices with commas": ({"answer": ["B"], "choices": ["oak, elm"]}, {}, ["elm"], ["oak"], "is no list"),
     "choices without a mark": ({"answer": ["B"], "choices": ["oak elm"]}, {}, ["B"], ["A"], "'oak elm'"),
-    "a number of choices": ({"answer": ["B"], "choices": [4]}, {}, ["B"], ["A"], "4"),
+    "a number of choices": ({"answer": ["B"], "choices": [4]}, {}, ["B"], ["A"], "int64"),
     "classes there": ({"answer": ["B"], "choices": [[0, 1]]}, {"choices": List(PETS)}, ["dog"], ["cat"], "numbers"),
     "answers with fields": ({"answer": [VQA, None]}, {}, ["net"], ["yes"], "fields"),
     "fields of answers": ({"answer": [SQUAD, None]}, {}, ["Denver"], ["177"], "fields"),
@@ -48,11 +48,12 @@ MISREAD = {  # columns, features that are not inferred, right and wrong answers,
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("form", [None, "numpy"])
 @pytest.mark.parametrize("name", MISREAD)
-def test_the_line_in_the_message_makes_the_column_one_that_is_read_right(name):
+def test_the_line_in_the_message_makes_the_column_one_that_is_read_right(name, form):
     columns, features, right, wrong, word = MISREAD[name]
     rows = Dataset.from_dict({"prompt": ["?"] * len(columns["answer"]), **columns})
-    seen = {"rows": rows.cast(Features({**rows.features, **features}))}
+    seen = {"rows": rows.cast(Features({**rows.features, **features})).with_format(form)}
     for reward in (accuracy_reward, [format_reward, partial(relaxed_accuracy_reward)]):
         with refused(ConfigurationError, [word, str(len(rows))], ["rows = rows."]):
             refuse_rows(reward, None, DatasetDict(of=seen["rows"]))

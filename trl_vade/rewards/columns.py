@@ -24,7 +24,8 @@ def refuse_misread(rows: Any) -> None:
     for name in ("choices", "answer_type", "answer"):
         if name in rows.features and (found := _misread(name, rows.with_format(None))):
             why, code = found
-            cells = f'.add_column("{name}", [{code} for one in rows["{name}"]])' if code else ""
+            plain = ".with_format(None)" if rows.format["type"] else ""
+            cells = f'.add_column("{name}", [{code} for one in rows{plain}["{name}"]])' if code else ""
             module = code.partition(".")[0]
             raise ConfigurationError(
                 f"The column {name!r} of {len(rows)} rows ({abbreviated(rows.features[name])}) is misread: {why}. "
@@ -49,10 +50,12 @@ def _misread(name: str, rows: Any) -> tuple[str, str] | None:
         field = next(one for one in (*FIELDS, *inside) if one in inside)
         by_letter = name == "choices" and cell == "one" and field not in FIELDS and all(map(_is_text, inside.values()))
         why, code = "its fields are read", f"{cell} and " + ("[*one.values()]" if by_letter else f'{cell}["{field}"]')
-    elif name == "choices" and cell == "one" and feature.dtype != "null":
-        texts = {*rows[name][:]} - {None, ""}
+    elif name == "choices" and cell == "one" and getattr(feature, "dtype", "null") != "null":
+        texts = {*rows[name][:]} - {None, ""} if _is_text(feature) else set()
         code = next((code for code in SPLITS if texts and all(_divides(code, one) for one in texts)), "")
-        why = f"{abbreviated(min(texts, default=''))} is no list{'' if code else ', and nothing divides each cell'}"
+        why = (
+            f"{abbreviated(min(texts, default=feature))} is no list{'' if code else ', and nothing divides each cell'}"
+        )
         return why, code and f"{code} if one else None"
     else:
         return _place(rows) if name == "answer" and _is_text(feature) and choices is not None else None

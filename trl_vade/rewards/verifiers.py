@@ -51,8 +51,8 @@ def judge(
         completion: the whole text of a completion.
         answer: the reference: a text, a number, a bool (yes or no), or a list of accepted answers. For choices it is
             a letter (A is the first), the text of a choice, or, beside texts, its place, an integer from 0.
-        answer_type: "choice", "number", "text" or "expression"; None to infer it by `infer_type`.
-        choices: the choices, 26 at most; None or [] if only their letters are known.
+        answer_type: "choice", "number", "text" or "expression"; None, "" or NaN to infer it by `infer_type`.
+        choices: the choices, 26 at most, with their letters or without; None or [] if only their letters are known.
         relaxed: whether numbers within 5 % of the reference are right, as in ChartQA (arXiv 2203.10244).
 
     Raises:
