@@ -44,12 +44,15 @@ def _misread(name: str, rows: Any) -> tuple[str, str] | None:
         why, code = "its numbers are read, not the names", f"None if {cell} in (None, -1) else {of}.int2str({cell})"
     elif name == "answer_type":
         foreign = ((row, one) for row, one in enumerate(rows[name][:]) if told_type(one) not in (None, *ANSWER_TYPES))
-        why = next((f"row {row} has {abbreviated(one)}, and None infers the type" for row, one in foreign), "")
+        why = next((f"row {row} has {abbreviated(one)}, no type; None infers one" for row, one in foreign), "")
         return (why, f"one if one in {ANSWER_TYPES} else None") if why else None
     elif isinstance(inside, dict):
         field = next(one for one in (*FIELDS, *inside) if one in inside)
         by_letter = name == "choices" and cell == "one" and field not in FIELDS and all(map(_is_text, inside.values()))
-        why, code = "its fields are read", f"{cell} and " + ("[*one.values()]" if by_letter else f'{cell}["{field}"]')
+        why, code = (
+            "its fields are not texts",
+            f"{cell} and " + ("[*one.values()]" if by_letter else f'{cell}["{field}"]'),
+        )
     elif name == "choices" and cell == "one" and getattr(feature, "dtype", "null") != "null":
         texts = {*rows[name][:]} - {None, ""} if _is_text(feature) else set()
         code = next((code for code in SPLITS if texts and all(_divides(code, one) for one in texts)), "")
