@@ -2,7 +2,7 @@
 
 import ast
 import json
-import re
+from collections.abc import Callable
 from contextlib import suppress
 from string import ascii_uppercase
 from typing import Any
@@ -12,11 +12,7 @@ from trl_vade.errors import ConfigurationError, abbreviated
 from .verifiers import ANSWER_TYPES, judge, told_type
 
 FIELDS = ("text", "answer", "choice", "option", "value", "content")  # usual names of the text in a struct
-MODULES = {"ast": ast, "json": json, "re": re}
-SPLITS = (  # code that divides a text of all choices, the surest first; what is printed is what was tried
-    *("json.loads(one)", "ast.literal_eval(one)", r're.split(r"(?:^|[\s,;|]+)\(?[A-H][).:]\s+", one)[1:]'),
-    *("one.splitlines()", 'one.split("|")', 'one.split(";")', 'one.split(",")'),
-)
+READERS = {"json.loads": json.loads, "ast.literal_eval": ast.literal_eval}  # of choices as one text
 
 
 def refuse_misread(rows: Any) -> None:
@@ -26,10 +22,10 @@ def refuse_misread(rows: Any) -> None:
             why, code = found
             plain = ".with_format(None)" if rows.format["type"] else ""
             cells = f'.add_column("{name}", [{code} for one in rows{plain}["{name}"]])' if code else ""
-            module = code.partition(".")[0]
+            imported = f"import {code.partition('.')[0]}; " * code.startswith((*READERS,))
             raise ConfigurationError(
                 f"The column {name!r} of {len(rows)} rows ({abbreviated(rows.features[name])}) is misread: {why}. "
-                f'Write:\n{f"import {module}; " * (module in MODULES)}rows = rows.remove_columns("{name}"){cells}'
+                f'Write:\n{imported}rows = rows.remove_columns("{name}"){cells}'
             )
 
 
@@ -55,11 +51,9 @@ def _misread(name: str, rows: Any) -> tuple[str, str] | None:
         )
     elif name == "choices" and cell == "one" and getattr(feature, "dtype", "null") != "null":
         texts = {*rows[name][:]} - {None, ""} if _is_text(feature) else set()
-        code = next((code for code in SPLITS if texts and all(_divides(code, one) for one in texts)), "")
-        why = (
-            f"{abbreviated(min(texts, default=feature))} is no list{'' if code else ', and nothing divides each cell'}"
-        )
-        return why, code and f"{code} if one else None"
+        code = next((name for name in READERS if texts and all(_is_list(READERS[name], one) for one in texts)), "")
+        why = f"{abbreviated(min(texts, default=feature))} is no list" + ", so letters alone are read" * (not code)
+        return why, code and f"{code}(one) if one else None"
     else:
         return _place(rows) if name == "answer" and _is_text(feature) and choices is not None else None
     return why, code if cell == "one" else f"one and [{code} for each in one]"
@@ -83,9 +77,9 @@ def _place(rows: Any) -> tuple[str, str] | None:
     return why, f'chr({65 - from_1} + int(one)) if one in [*"0123456789"] else one'
 
 
-def _divides(code: str, one: Any) -> bool:
-    with suppress(ValueError, SyntaxError, TypeError, AttributeError):
-        return len(eval(code, MODULES | {"one": one})) > 1  # of `SPLITS`
+def _is_list(read: Callable[[str], Any], one: str) -> bool:
+    with suppress(ValueError, SyntaxError):
+        return isinstance(read(one), list | tuple)
     return False
 
 
