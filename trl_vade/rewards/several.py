@@ -13,6 +13,7 @@ _BETWEEN = re.compile(rf"(?:;|(?<!\d),|,(?!\d{{3}}(?!\d)))(?:\s*(?:and|or)\b)?|\
 _BRACKET = re.compile(r"([(\[{]|\\begin)|[)\]}]|\\end")
 _EITHER_SIGN = re.compile(r"\\pm(?![a-z])|±")
 _SET = re.compile(r"(?:\w ?= ?)?\\?\{(.*?)\\?\}")
+_TURNED = str.maketrans(">≥", "<≤")
 _BOUNDS = re.compile(r"(?=.*[<≤])(?:([^<>≤≥,]+)([<≤]))? ?([a-zA-Z]) ?(?:([<≤])([^<>≤≥,]+))?")
 
 
@@ -23,7 +24,7 @@ def members(text: str) -> list[str]:
     """
     text = _EITHER_SIGN.sub("±", plain(text))
     parts = [re.split("([>≥])", part.strip())[::-1] for part in _OR.split(text.replace("$", ""))]
-    bounds = [found for part in parts if (found := _BOUNDS.fullmatch("".join(part).translate({62: "<", 8805: "≤"})))]
+    bounds = [found for part in parts if (found := _BOUNDS.fullmatch("".join(part).translate(_TURNED)))]
     if len(bounds) == len(parts) and len({one[3] for one in bounds}) == 1:
         lows = [("[" if one[2] == "≤" else "(") + (one[1] or "-∞") for one in bounds]
         highs = [(one[5] or "∞") + ("]" if one[4] == "≤" else ")") for one in bounds]
