@@ -123,16 +123,13 @@ def _judge_one(readings: list[str], answer: str, kind: str | None, choices: list
         number = read_quantity(reference)
         return None if number is None else float(_has_number(readings, number, relaxed))
     if kind == "text":
-        if not normalised_text(reference):
-            return None
-        several = members(reference)
-        values = len(several) > 1 and any(same_values(members(one), several) for one in readings)
-        return float(values or any(same_text(one, reference) for one in readings))
-    formula, _ = without_unit(plain(reference))
+        values = members(reference)
+        same = [same_text(one, reference) or (len(values) > 1 and same_values(members(one), values)) for one in readings]
+        return float(any(same)) if normalised_text(reference) else None
+    values = members(without_unit(plain(reference))[0])
+    readable = all(read_closed(one) or value_of(one) for one in values)
     # math-verify is asked as the last one.
-    several = members(formula)
-    readable = all(read_closed(one) or value_of(one) for one in several)
-    if not (readable or equal_expressions(as_one(several), as_one(several)) is not None):
+    if not (readable or equal_expressions(as_one(values), as_one(values)) is not None):
         return None
     return float(any(_same_expression(one, reference) for one in readings))
 
@@ -158,11 +155,11 @@ def _same_expression(answer: str, reference: str) -> bool:
     number, expected = read_closed(answer), read_closed(reference)
     if number is not None and expected is not None:
         return equal(number, expected)
-    several, expect = members(answer), members(reference)
-    same = same_values(several, expect)
+    values, wanted = members(answer), members(reference)
+    same = same_values(values, wanted)
     if same is not None:
         return same
-    answer, reference = as_one(several), as_one(expect)
+    answer, reference = as_one(values), as_one(wanted)
     if HEDGE.search(answer) and not HEDGE.search(reference):
         return False
     right, _ = without_unit(plain(reference))
