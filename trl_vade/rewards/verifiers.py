@@ -123,8 +123,8 @@ def _judge_one(readings: list[str], answer: str, kind: str | None, choices: list
         number = read_quantity(reference)
         return None if number is None else float(_has_number(readings, number, relaxed))
     if kind == "text":
-        values = members(reference)
-        same = [same_text(one, reference) or (len(values) > 1 and same_values(members(one), values)) for one in readings]
+        known = members(reference)
+        same = [same_text(one, reference) or (len(known) > 1 and same_values(members(one), known)) for one in readings]
         return float(any(same)) if normalised_text(reference) else None
     values = members(without_unit(plain(reference))[0])
     readable = all(read_closed(one) or value_of(one) for one in values)
