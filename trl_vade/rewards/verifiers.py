@@ -17,10 +17,10 @@ from .choices import chosen, labelled, without_letters
 from .expressions import equal_expressions
 from .notation import normalised_text, plain, same_text
 from .quantities import Quantity, after_name, equal, only_number, read_closed, read_quantity, without_unit
+from .several import as_one, members, same_values
 
 ANSWER_TYPES = ("choice", "number", "text", "expression")
 
-_ALTERNATIVES = re.compile(rf"{HEDGE.pattern}|\\pm\b|±", re.IGNORECASE)
 _ABOUT = re.compile(r"≈|\\approx|\\simeq")
 _NOTHING = re.compile(r"(?:so |now )?there (?:is|are|were|will be) no(?:ne| [^\d?]*)", re.IGNORECASE)
 _RATIO = re.compile(r"(?<=\d) ?: ?(?=\d+$)")
@@ -34,7 +34,7 @@ _FORMULA = re.compile(
     rf"|(?<![a-z])(?:{_FUNCTIONS})\s*\(",
     re.IGNORECASE,
 )
-_WORD = re.compile(rf"(?<![\\a-z])(?!\d*(?:{_FUNCTIONS})(?![a-z]))[a-z]{{2,}}", re.IGNORECASE)
+_WORD = re.compile(rf"(?<![\\a-z])(?!\d*(?:{_FUNCTIONS})(?![a-z])|(?:and|or)\b)[a-z]{{2,}}", re.IGNORECASE)
 
 
 def judge(
@@ -132,10 +132,13 @@ def _judge_one(readings: list[str], answer: str, kind: str | None, choices: list
         number = read_quantity(reference)
         return None if number is None else float(_has_number(readings, number, relaxed))
     if kind == "text":
-        return float(any(same_text(one, reference) for one in readings)) if normalised_text(reference) else None
-    formula, _ = without_unit(plain(reference))
+        known = members(reference)
+        same = [same_text(one, reference) or (len(known) > 1 and same_values(members(one), known)) for one in readings]
+        return float(any(same)) if normalised_text(reference) else None
+    values = members(without_unit(plain(reference))[0])
+    readable = all(read_closed(one) or value_of(one) for one in values)
     # math-verify is asked as the last one.
-    if not (read_closed(reference) or value_of(formula) or equal_expressions(formula, formula) is not None):
+    if not (readable or equal_expressions(as_one(values), as_one(values)) is not None):
         return None
     return float(any(_same_expression(one, reference) for one in readings))
 
@@ -161,10 +164,17 @@ def _same_expression(answer: str, reference: str) -> bool:
     number, expected = read_closed(answer), read_closed(reference)
     if number is not None and expected is not None:
         return equal(number, expected)
-    if _ALTERNATIVES.search(answer) and not _ALTERNATIVES.search(reference):
+    values, wanted = members(answer), members(reference)
+    same = same_values(values, wanted)
+    if same is not None:
+        return same
+    answer, reference = as_one(values), as_one(wanted)
+    if HEDGE.search(answer) and not HEDGE.search(reference):
         return False
     right, _ = without_unit(plain(reference))
     given, _ = without_unit(answer if "=" in right else after_name(answer))
+    if given.partition("=")[0].strip() == right.partition("=")[0].strip():
+        given, right = after_name(given), after_name(right)
     if "=" in given and "=" not in right and len(given.split("=")) == 2 and "," not in given:
         return False  # another side than a name, such as `2y`, which math-verify leaves out
     value, other = value_of(given), value_of(right)
