@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from datasets import ClassLabel, Dataset, DatasetDict, Features, List, Value
 
+from tests.support.marks import slow
 from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError
 from trl_vade.rewards.functions import accuracy_reward, format_reward, refuse_rows, relaxed_accuracy_reward
@@ -45,7 +46,7 @@ MISREAD = {  # columns, features that are not inferred, right and wrong answers,
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("form", [None, "numpy"])
+@pytest.mark.parametrize("form", [None, slow("numpy")])
 @pytest.mark.parametrize("name", MISREAD)
 def test_the_line_in_the_message_makes_the_column_one_that_is_read_right(name, form):
     columns, features, right, wrong, word = MISREAD[name]
