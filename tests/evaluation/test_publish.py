@@ -175,13 +175,16 @@ def test_a_registered_benchmark_gets_an_entry_that_the_hubs_client_reads(hub, re
     assert entry["notes"] == f"average@2 of relaxed_overall, whose best is 1: {MEASURED}"
 
 
-def test_a_second_time_replaces_the_entries_and_files_of_others_stay(hub, repo, output, tmp_path):
+def test_a_second_time_replaces_the_entries_and_files_of_others_stay(hub, repo, output, tmp_path, caplog):
     benchmark(hub, "tasks: [{id: all}]", "mathvision")
     put("- {}\n", ".eval_results/others.yaml")
     for score in (20.0, 30.0):
         publish(evaluated(output, {"mathvision": score, "mathvision_rules": 5.0}))
         assert [entry["value"] for entry in entries_of(repo)] == [score / 100]  # a task has one result of a model
+    assert "Gone from the card" not in caplog.text
     publish(evaluated(tmp_path / "science", {"scienceqa": 95.0}, time="20261123_000000"))
+    assert "Gone from the card: " in caplog.text
+    assert "mathvision_standard_eval of MathVision (test)" in caplog.text
     assert [path for path in repo.files() if path.startswith(".eval_results")] == [".eval_results/others.yaml"]
     assert index_of(repo) == {"ScienceQA-FULL (test)": 95.0}
     assert len(raw_of(repo)) == 2

@@ -313,6 +313,17 @@ NOT_IN_FORM = [
 ]
 FORMAT_CASES = [*((text, 1.0) for text in IN_FORM), *((text, 0.0) for text in NOT_IN_FORM)]
 
+# Numbers without a type: the same in any order and dress.
+TEXT += [
+    *right("-3, 2", *tagged("2, -3", "-3 and 2", "x = 2 or x = -3", r"\{2, -3\}"), "The solutions are 2 and -3."),
+    *wrong("-3, 2", *tagged("-3", "3, 2", "-3, 2, 5", "(2, -3)", "-3 or maybe 2", "-3, -3")),
+    *right("\u00b12", *tagged(r"x = \pm 2", "2, -2", "-2 or 2")),
+    *wrong("\u00b12", *tagged("2", "-2", r"\pm 3", "0, 2, -2")),
+    *wrong("5 May, 2020", *tagged("5 June, 2020", "2020, 5")),
+    *wrong("12 apples and 5 pears", *tagged("5 apples and 12 pears", "12, 5")),
+    *wrong("2:5", *tagged("2, 5")),
+]
+
 # The type that a row without one gets.
 INFERENCE_CASES = [
     *((answer, CITIES, "choice") for answer in ("B", "London")),
@@ -325,6 +336,8 @@ INFERENCE_CASES = [
     ),
     *((answer, None, "expression") for answer in ("2*x+1", "(x+1)(x-1)", "2+3")),
     *((answer, None, "text") for answer in ("Paris", "New York", "yes", "I", "well-known", "TCP/IP", "5 or 6")),
+    *((answer, None, "text") for answer in ("-3, 2", "-3 and 2", "\u00b12", "yes or no")),
+    *((answer, None, "expression") for answer in ("x = -3 or x = 2", "x < 1 or x > 2", r"1 \pm 2i", "x=1 and y=2")),
     *((answer, None, "choice") for answer in ("B",)),
 ]
 

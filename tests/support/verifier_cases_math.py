@@ -4,7 +4,7 @@ Every verdict was worked out by hand from the written rules, not with an impleme
 stand in `<answer>` or `\\boxed`, so that a case tests the rule of its type and not the finding of the answer.
 """
 
-from tests.support.verifier_case import right, tagged, unscored, wrong
+from tests.support.verifier_case import Case, right, tagged, unscored, wrong
 
 # How a number is written: sign, separators, decoration, other scripts.
 NUMBER = [
@@ -382,4 +382,96 @@ EXPRESSION += [
     *wrong(r"\triangle ABC", *tagged(r"\triangle ACB", r"\triangle CBA", r"\triangle ABD", r"\angle ABC")),
     *right(r"\angle ABC = 30^\circ", *tagged(r"30^\circ", "30")),
     *wrong(r"\angle ABC = 30^\circ", *tagged(r"\angle ABC = 60^\circ", "60")),
+]
+
+
+def alike(answers: list[str], *others: str) -> list[Case]:
+    """Return cases in which each of `answers` is right for each, and none of `others`."""
+    return [case for one in answers for case in (*right(one, *tagged(*answers)), *wrong(one, *tagged(*others)))]
+
+
+# Several values: in any order and dress, none too few and none too many.
+EXPRESSION += [
+    *alike(
+        [
+            "x = -3 or x = 2",
+            r"x=2,\quad x=-3",
+            "-3, 2",
+            r"\{2, -3\}",
+            "-3 and 2",
+            r"$x = 2$ or $x = -3$",
+            r"2 \text{ or } -3",
+        ],
+        *("-3", "x=2", "-3, 2, 5", "-3 or 3", r"\{-3\}", "-3, -3", "-3 or 2 or 2", "-3 or maybe 2", "x=-3 or not x=2"),
+        *("(-3, 2)", "[-3, 2]", "-3 < x < 2", "y=-3 or x=-2", "-3, 2, ...", "-1", "-32"),
+    ),
+    *right(
+        "-3, 2",
+        *tagged(r"x \in \{2, -3\}", r"x = 2 \lor x = -3", "x_1 = -3, x_2 = 2", r"\dfrac{4}{2}; -3", "x = -3, 2"),
+    ),
+    *wrong("x = -3 or x = 2", *tagged("y = -3 or y = 2", "x = -3 or y = 2, z = 1")),
+    *wrong("3", *tagged("2 or 3", "2, 3", "3, 3", r"\{2, 3\}", r"\pm 3", "x=3 or x=2", "3 (or 2)")),
+    *wrong(r"2\sqrt{3}", *tagged(r"2\sqrt{3}, 3", r"\pm 2\sqrt{3}", r"\{2\sqrt{3}, 1\}")),
+    *alike(
+        [r"\pm 2", "±2", r"x = \pm 2", "2, -2", "-2 and 2", "x=2 or x=-2"], "2", "-2", r"\pm 3", r"0, \pm 2", "(-2, 2)"
+    ),
+    *alike([r"\frac{-1 \pm \sqrt{5}}{2}", r"\frac{-1-\sqrt5}{2}, \frac{-1+\sqrt5}{2}"], r"\frac{1 \pm \sqrt{5}}{2}"),
+    *alike([r"(\pm 2, \pm 3)", "(±2, ±3)"], r"(\pm 3, \pm 2)", "(2, 3)", "±2, ±3"),
+    *alike([r"x = 1 \pm 2i", "1+2i, 1-2i"], "1+2i", r"2 \pm i"),
+    *alike([r"\{a+1, b\}", "x = b or x = 1+a"], "a+1", "x = a-1 or x = b", "(a+1, b)"),
+    *alike(["(1,2), (3,4)", r"\{(3,4),(1,2)\}"], "(2,1), (3,4)", "(1,2)", "(1,3), (2,4)", "(1,2,3,4)"),
+    *alike(["30°, 60°", r"60^\circ \text{ and } 30^\circ"], "30°", "30 cm, 60 cm"),
+    *alike([r"\{100,200\}", r"\{200, 100\}"], "100200", "(100,200)"),
+    *alike(["{1,2}", "2, 1", r"\left\{1, 2\right\}", "1 and 2"], "(1,2)", "(2,1)", "[1,2]", "1", "12", r"\{(1,2)\}"),
+    *alike(["(1,2)", "x = 1, y = 2", "y=2 and x=1"], "{1,2}", "1, 2", "(2,1)", "x=2, y=1", "1", "[1,2]", r"\{2,1\}"),
+    *wrong("x = 1, y = 2", *tagged("a = 1, b = 2", "x = 1")),
+]
+
+# An inequality is an interval, if it is solved.
+EXPRESSION += [
+    *alike(
+        ["(1, 2)", "1 < x < 2", r"x \in (1,2)"], "[1,2)", r"1 < x \le 2", "x < 2", "x<1 or x>2", "{1,2}", "1 > x > 2"
+    ),
+    *alike(
+        ["[1, 2)", r"1 \le x < 2", "2 > x ≥ 1", r"x ∈ [1, \dfrac{4}{2})"], "(1,2]", "(1,2)", r"1 < x \le 2", "[2,1)"
+    ),
+    *alike(
+        ["x > 3", r"(3, \infty)", "3 < x", "(3,∞)", r"x \gt 3.0"], r"x \ge 3", "x<3", "3", "2x > 6", "x > 3 or x < 0"
+    ),
+    *alike([r"x \ge 3", r"\left[3, +\infty\right)", "x ≥ 3"], "x > 3", r"(3,\infty)", r"x \le 3", "x = 3"),
+    *alike([r"(-\infty, 2]", r"x \leq 2", "2 ≥ x"], "x < 2", r"(-\infty,2)", r"(-\infty,-2]", r"[2,\infty)"),
+    *alike(
+        [r"(-\infty,1) \cup (2,\infty)", "x < 1 or x > 2", r"x > 2 \text{ or } x < 1"],
+        *("x<1 and x>2", "x<1", "1<x<2", r"x \le 1 or x > 2", "x>1 or x<2", "x < 1 or y > 2"),
+    ),
+    *wrong("x > 3", *tagged("y > 3")),
+    *wrong("1 < x < 2", *tagged("1 < y < 2")),
+]
+
+# A letter before "=" is a name, and a word is none.
+for kind in (NUMBER, EXPRESSION):
+    kind += right("x = 3", *tagged("3", "x=3", "$x$ = 3", "We get x = 3.", "The answer = 3"))
+    kind += wrong("x = 3", *tagged("y = 3", "$y = 3$", "We get y = 3.", "X = 3", "x = 4", "not x = 3", "if x = 3"))
+    kind += right("3", *tagged("x = 3", "AB = 3", "The total = 3")) + right("a_1 = 3", *tagged("a_{1} = 3", "a = 3"))
+    kind += wrong("a_1 = 3", *tagged("a_2 = 3", "b_1 = 3"))
+EXPRESSION += [
+    *wrong(r"x = \sqrt{2}", *tagged(r"y = \sqrt{2}")),
+    *right(r"x = \sqrt{2}", *tagged(r"\sqrt{2}", r"x = \sqrt2", r"The length = \sqrt{2}")),
+]
+
+# Round and square brackets are one matrix; bars are a determinant.
+EXPRESSION += [
+    *alike(
+        [
+            matrix(r"1 & 2 \\ 3 & 4"),
+            r"\left[" + matrix(r"1 & 2 \\ 3 & 4", "matrix") + r"\right]",
+            "A = " + matrix(r"1&2\\3&4"),
+        ],
+        *(
+            matrix(r"1 & 2 \\ 3 & 4", "vmatrix"),
+            r"\left|" + matrix(r"1&2\\3&4", "matrix") + r"\right|",
+            "-2",
+            r"\{1,2,3,4\}",
+        ),
+    ),
 ]

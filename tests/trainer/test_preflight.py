@@ -136,6 +136,13 @@ def test_reward_functions_that_trl_could_not_call_are_refused_with_the_columns_t
     assert look_over(looked | {"train_dataset": text_rows.with_transform(dict)}, VADEGRPOTrainer)  # likewise
 
 
+def test_a_column_of_videos_which_the_model_does_not_see_is_told_of(text_rows, make_args, caplog):
+    given = {"model": "no/model", "reward_funcs": says_a_digit, "args": make_args()}
+    for rows in (text_rows, text_rows.add_column("videos", [["a.mp4"]] * 24)):
+        look_over(given | {"train_dataset": rows}, VADEGRPOTrainer)
+        assert caplog.text.count("train_dataset has a column of videos") == ("videos" in rows.column_names)
+
+
 @pytest.mark.parametrize("name", ["tools", "environment_factory", "rollout_func"])
 def test_dynamic_sampling_is_refused_where_a_batch_cannot_be_put_together_again(text_rows, make_args, name):
     value = [says_a_digit] if name == "tools" else Game
@@ -169,8 +176,9 @@ def test_a_column_that_gives_no_strata_is_refused_and_images_are_not_decoded_for
     text_rows, make_args, decoded_images
 ):
     tables = {name: text_rows.add_column("task", each) if each else text_rows for name, each in NO_STRATA.items()}
+    hidden = text_rows.add_column("task", [0, 1, -1] * 8).cast_column("task", ClassLabel(names=["algebra", "logic"]))
     accepted = []
-    for name, rows in (tables | {"images": numbered_rows(8, task=picture)}).items():
+    for name, rows in (tables | {"hidden": hidden, "images": numbered_rows(8, task=picture)}).items():
         try:
             check_stratify_by(make_args(vade_stratify_by="task"), rows)
         except ConfigurationError as error:

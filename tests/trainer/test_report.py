@@ -67,7 +67,9 @@ def test_the_tasks_of_the_rows_are_kept_by_their_names(text_model_path, text_row
     rows = rows.add_column("task", ["count"] * 24).add_column("level", [row % 3 for row in range(24)])
     for settings, count in (({"vade_stratify_by": "kind"}, 2), ({}, 3)):
         args = reporting(**settings)
-        train(text_model_path, rows, args)
+        history = train(text_model_path, rows, args).state.log_history
+        shares = {name for logged in history for name in logged if name.startswith("vade/selected_share/")}
+        assert shares == {f"vade/selected_share/{name}" for name in ("even", "odd") if settings}
         found = kept(args, ROWS_FILE)
         names = ["even", "odd"] if settings else [f"count {level}" for level in range(3)]
         assert {*found["tasks"]} == {*names}

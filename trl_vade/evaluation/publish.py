@@ -7,6 +7,7 @@
 A second publication replaces table and entries of the first. Its raw runs stay.
 """
 
+import logging
 import os
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -28,6 +29,8 @@ from trl_vade.hub.uploading import HubTarget, send_folder, with_retries
 from .benchmarks import BENCHMARKS, Benchmark
 from .results import Results, measurement, read_results, table_of
 from .runs import run_folder
+
+logger = logging.getLogger(__name__)
 
 LEADERBOARDS = ".eval_results/trl_vade.yaml"
 SOURCE = "trl_vade"  # the source of our entries in a model index, which tells them from those of others
@@ -89,7 +92,12 @@ def with_results(card: ModelCard, index: list[EvalResult], section: str, name: s
         one.task_type = card.data.pipeline_tag or one.task_type
     places = {one.unique_identifier for one in index}
     others = [one for one in card.data.eval_results or [] if one.source_name != SOURCE]
-    card.data.eval_results = [one for one in others if one.unique_identifier not in places] + index
+    old, new = card.data.eval_results or [], [one for one in others if one.unique_identifier not in places] + index
+    card.data.eval_results = new
+    there = {(one.metric_type, *one.unique_identifier[1:]) for one in new}  # the Hub's client joins names of one place
+    gone = [one for one in old if (one.metric_type, *one.unique_identifier[1:]) not in there]
+    if names := ", ".join(f"{one.metric_type} of {one.dataset_name}" for one in gone):
+        logger.warning(f"Gone from the card: {names}. To publish these, too, evaluate with one --output_path for all.")
     card.data.model_name = card.data.model_name or name
     before, start, rest = card.text.rpartition(RESULTS)
     _, end, after = rest.partition(RESULTS_END)

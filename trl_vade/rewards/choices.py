@@ -26,12 +26,21 @@ _OPTION = re.compile(  # `option B`, `the answer is B`
 )
 _BRACKETED = re.compile(r"[(\[]\s*([A-Za-z])\s*[)\]]", re.ASCII)
 _LONE = re.compile(r"(?<![\w'])([B-HJ-Z]|[AI](?=\W*$|\s*[.:),;/|&(\-]|\s+(?:or|and)\b|\s+[A-Z]\b))(?![\w'])", re.ASCII)
+_OWN_LETTER = re.compile(r"\s*[(\[]?([a-z])[)\].:]+\s*(\S.*)", re.IGNORECASE | re.ASCII | re.DOTALL)
 _GONE = " \ufffc "  # stands where the text of a choice was
 _SUBJECT = re.compile(rf"(?:^|[,:]|\bthe\b)\s*{_GONE.strip()}\s+(?:is|are|was|were|has|have)\b", re.IGNORECASE)
 _BEFORE = r"\bof|\bthan|\bfrom|\blike|\bnear|close to|next to|similar to|\bon|\bwith|\bby|\bthe|\ba|\ban|\s"
 _NO_OBJECT = "".join(f"(?<!{word})" for word in _BEFORE.split("|"))
 _OBJECT = re.compile(rf"{_NO_OBJECT}(?: the| an?)?\s*{_GONE.strip()}\s*(?:each other)?[\s.!]*$")
 _DECORATION = re.compile(r"\*+|[$`]|\\[()]|\\(?:text|textbf|mathrm|mathbf|bold)\s*\{([^{}]*)\}")
+
+
+def without_letters(choices: Sequence[str]) -> list[str]:
+    """Return choices without the letters that each begins with in their order: `A. grass`, `(B) sky`."""
+    found = [_OWN_LETTER.fullmatch(choice) for choice in choices]
+    own = all(match and _index(match[1]) == place for place, match in enumerate(found) if choices[place])
+    texts = [match[2] if match else "" for match in found]
+    return texts if own and len({*texts} - {""}) == sum(map(bool, texts)) else [*choices]
 
 
 def chosen(readings: Sequence[str], choices: Sequence[str]) -> int | None:

@@ -19,7 +19,8 @@ MEMORY_BYTES = 2 << 30  # beyond what the process takes at its start
 
 _NAMES = re.compile(r"(?<![\\A-Za-z])(pi|sin|cos|tan|cot|sec|csc|log|ln|exp|arcsin|arccos|arctan)(?![A-Za-z])")
 _SYMBOLS = {"π": r"\pi ", "×": r"\times ", "·": r"\cdot ", "÷": r"\div ", "−": "-", "°": r"^\circ ", "∞": r"\infty "}
-_SYMBOLS |= {"≤": r"\le ", "≥": r"\ge ", "**": "^", "α": r"\alpha ", "β": r"\beta ", "θ": r"\theta ", "∪": r"\cup "}
+_SYMBOLS |= {"≤": r"\le ", "≥": r"\ge ", "**": "^", "α": r"\alpha ", "β": r"\beta ", "θ": r"\theta "}
+_SYMBOLS |= {"∪": r"\cup ", "±": r"\pm "}
 
 
 def as_latex(text: str) -> str:

@@ -15,6 +15,7 @@ from trl_vade.errors import abbreviated
 from trl_vade.files import packaged
 
 from .answers import find_answer
+from .columns import refuse_misread
 from .expressions import WORKERS, has_math_verify, require_math_verify
 from .verifiers import judge, needs_math_verify
 
@@ -95,22 +96,26 @@ def text_of(completion: Completion) -> str:
 
 
 def refuse_rows(reward_funcs: Any, *data_sets: Any) -> None:
-    """Refuse expressions among the references of `accuracy_reward` where math-verify is not installed.
+    """Refuse columns that `accuracy_reward` would misread, and expressions where math-verify is not installed.
 
     Args:
         reward_funcs: a trainer's argument.
-        *data_sets: each a `Dataset` or a dictionary of these; a stream is looked at when its rows are drawn.
+        *data_sets: each a `Dataset` or a dictionary of these; a stream, and rows that a transform makes, are looked
+            at when they are drawn.
 
     Raises:
-        ConfigurationError: a row has an expression; its number is named.
+        ConfigurationError: a column would be misread, or a row has an expression; its number is named.
     """
     given = reward_funcs if isinstance(reward_funcs, list) else [reward_funcs]
     reads_answers = any(getattr(one, "func", one) in (accuracy_reward, relaxed_accuracy_reward) for one in given)
-    if has_math_verify() or not reads_answers:
+    if not reads_answers:
         return
     for rows in (one for each in data_sets for one in (each.values() if isinstance(each, dict) else [each])):
         columns = {"answer", "answer_type", "choices"} & set(getattr(rows, "column_names", None) or ())
-        if not hasattr(rows, "__len__") or "answer" not in columns:
+        if not hasattr(rows, "__len__") or "answer" not in columns or rows.format["type"] == "custom":
+            continue
+        refuse_misread(rows)
+        if has_math_verify():
             continue
         for number, row in enumerate(rows.with_format(None).select_columns(sorted(columns))):
             if needs_math_verify(**row):

@@ -26,6 +26,8 @@ _RULES = [
     (re.compile(r"\\frac" + _BRACED + r"\s*(\d)"), r"\\frac{\1}{\2}"),
     (re.compile(r"\\ge(?:q|qslant)?(?![a-z])|>="), "≥"),
     (re.compile(r"\\le(?:q|qslant)?(?![a-z])|<="), "≤"),
+    *((re.compile(rf"\\{name}(?![a-z])"), sign) for name, sign in (("lt", "<"), ("gt", ">"))),
+    (re.compile(r"^(\$?[a-zA-Z]\$?) ?(?:∈|\\in(?![a-z]))"), r"\1 ="),
     (re.compile(r"\s+(?=\^)"), ""),
     (re.compile(r"\s+"), " "),
 ]

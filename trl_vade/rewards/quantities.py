@@ -44,7 +44,8 @@ _QUANTITY = re.compile(
 )
 _FRACTION = re.compile(r"\\frac\s*\{\s*([^{}]{1,30}?)\s*\}\s*\{\s*([^{}]{1,30}?)\s*\}")
 _EQUATION = re.compile(r"\s*(?:=|≈|\\approx|\\simeq)\s*")
-_NO_NAME = re.compile(r"[<>≤≥≠!]|\\ne|\bor\b|\\(?:lor|vee)\b")
+_NO_NAME = re.compile(r"[<>≤≥≠!]|\\ne|\b(?:or|not|maybe|if)\b|\\(?:lor|vee)\b")
+_NAME = re.compile(r"(?:(?:I|a|[^\W\d_]{2,})[\s,:]+)*\$?([a-zA-Z](?:_\{?\w+\}?)?)\$?\s*=")
 _SEVERAL = re.compile(r"\band\b|[;,](?!\d{3})")
 _SCALED = re.compile(r"\d\s*\*?\s*[a-zA-Z](?![a-zA-Z])|(?<![a-zA-Z])[a-zA-Z]\s*[-+]|[-+]\s*[a-zA-Z](?![a-zA-Z])")
 _ABOUT = re.compile(r"^(?:about|approximately|approx\.?|around|roughly|≈|~|\\approx|\\sim)\s*", re.IGNORECASE)
@@ -86,11 +87,13 @@ class Quantity:
     fraction: bool = False
     factor: float = 1.0  # of thousand, million, ...; part of the value
     of_pi: bool = False  # written with pi, so that beside an angle it is one, in radians
+    name: str = ""  # the letter before "=", with its index
 
 
 @functools.lru_cache(maxsize=4096)  # a group has one reference, and its answers are often equal
 def read_quantity(text: str) -> Quantity | None:
     """Return the number and unit that `text` is or that follows its "=", or None for two numbers, roots and sums."""
+    name = name_of(text)
     text = in_digits(" ".join(_FRACTION.sub(r" \1/\2", after_name(text)).split()))
     match = _QUANTITY.fullmatch(text) if len(text) <= LONGEST and sum(map(str.isdigit, text)) <= MOST_DIGITS else None
     if match is None or (match["sign"] and match["sign2"]):
@@ -104,7 +107,7 @@ def read_quantity(text: str) -> Quantity | None:
     factor *= _FACTORS[match["suffix"].lower()] if match["suffix"] else 1.0
     value, step, fraction = number
     value *= factor * (-1.0 if "-" in (match["sign"], match["sign2"]) else 1.0)
-    quantity = Quantity(value, bool(match["percent"]), unit, step and step * factor, fraction, factor)
+    quantity = Quantity(value, bool(match["percent"]), unit, step and step * factor, fraction, factor, name=name)
     return quantity if math.isfinite(value) else None
 
 
@@ -126,7 +129,7 @@ def read_closed(text: str) -> Quantity | None:
     formula, unit = without_unit(after_name(text))
     value = value_of(formula) if _CLOSED.search(formula) else None
     of_pi = bool(re.search("pi|π", formula))
-    return Quantity(value[0], unit=unit, of_pi=of_pi) if value is not None and value[1] else None
+    return Quantity(value[0], unit=unit, of_pi=of_pi, name=name_of(text)) if value and value[1] else None
 
 
 def without_unit(text: str) -> tuple[str, Unit | None]:
@@ -144,6 +147,9 @@ def without_unit(text: str) -> tuple[str, Unit | None]:
 def equal(answer: Quantity, reference: Quantity, *, relaxed: bool = False) -> bool:
     """Return whether both are the same number by docs/reference/rewards.md; `relaxed` is ChartQA's tolerance."""
     answer, reference = _as_angle(answer, reference), _as_angle(reference, answer)
+    one, other = answer.name or reference.name, reference.name or answer.name
+    if one not in (other, other[:1]) and other != one[:1]:  # an index may be missing
+        return False
     clash = (answer.percent and reference.unit) or (reference.percent and answer.unit)
     if clash or (answer.unit and reference.unit and answer.unit.kinds != reference.unit.kinds):
         return False
@@ -189,6 +195,12 @@ def after_name(text: str) -> str:
     if len(names) == 1 and _SCALED.search(names[0]):
         return text
     return _ABOUT.sub("", last).strip()
+
+
+def name_of(text: str) -> str:
+    """Return the letter before "=", with its index, or "" for a word, a formula or nothing."""
+    found = _NAME.match(plain(text))
+    return re.sub("[{}]", "", found[1]) if found else ""
 
 
 def _number(match: re.Match[str]) -> tuple[float, float | None, bool] | None:

@@ -13,14 +13,14 @@ from trl_vade.errors import ConfigurationError, abbreviated
 
 from .answers import HEDGE, SENTENCE_END, find_answer, reference_in
 from .arithmetic import value_of
-from .choices import chosen, labelled
+from .choices import chosen, labelled, without_letters
 from .expressions import equal_expressions
 from .notation import normalised_text, plain, same_text
 from .quantities import Quantity, after_name, equal, only_number, read_closed, read_quantity, without_unit
+from .several import as_one, members, same_values
 
 ANSWER_TYPES = ("choice", "number", "text", "expression")
 
-_ALTERNATIVES = re.compile(rf"{HEDGE.pattern}|\\pm\b|±", re.IGNORECASE)
 _ABOUT = re.compile(r"≈|\\approx|\\simeq")
 _NOTHING = re.compile(r"(?:so |now )?there (?:is|are|were|will be) no(?:ne| [^\d?]*)", re.IGNORECASE)
 _RATIO = re.compile(r"(?<=\d) ?: ?(?=\d+$)")
@@ -34,7 +34,7 @@ _FORMULA = re.compile(
     rf"|(?<![a-z])(?:{_FUNCTIONS})\s*\(",
     re.IGNORECASE,
 )
-_WORD = re.compile(rf"(?<![\\a-z])(?!\d*(?:{_FUNCTIONS})(?![a-z]))[a-z]{{2,}}", re.IGNORECASE)
+_WORD = re.compile(rf"(?<![\\a-z])(?!\d*(?:{_FUNCTIONS})(?![a-z])|(?:and|or)\b)[a-z]{{2,}}", re.IGNORECASE)
 
 
 def judge(
@@ -51,26 +51,33 @@ def judge(
         completion: the whole text of a completion.
         answer: the reference: a text, a number, a bool (yes or no), or a list of accepted answers. For choices it is
             a letter (A is the first), the text of a choice, or, beside texts, its place, an integer from 0.
-        answer_type: "choice", "number", "text" or "expression"; None to infer it by `infer_type`.
-        choices: the choices, 26 at most; None or [] if only their letters are known.
+        answer_type: "choice", "number", "text" or "expression"; None, "" or NaN to infer it by `infer_type`.
+        choices: the choices, 26 at most, with their letters or without; None or [] if only their letters are known.
         relaxed: whether numbers within 5 % of the reference are right, as in ChartQA (arXiv 2203.10244).
 
     Raises:
         ConfigurationError: `answer_type` is unknown, or an expression needs math-verify and it is not installed.
     """
+    answer_type = told_type(answer_type)
     if answer_type not in (None, *ANSWER_TYPES):
         raise ConfigurationError(
             f"answer_type={abbreviated(answer_type)} is unknown. Set the column answer_type to one of "
             f"{', '.join(ANSWER_TYPES)}, or leave it out to infer the type from the answer."
         )
-    texts = [] if choices is None else [as_text(choice) for choice in choices if choice is not None]
+    given = [] if choices is None else [*choices]
+    texts = without_letters(["" if one is None else as_text(one) for one in given])  # its letter keeps its place
     readings = find_answer(completion)
     place = isinstance(answer, numbers.Integral) and not isinstance(answer, bool)
-    if place and answer_type in (None, "choice") and texts and isinstance(next(iter(choices or ())), str):
+    if place and answer_type in (None, "choice") and any(isinstance(one, str) for one in given):
         # Its letter, since another choice may be that number.
         answer = string.ascii_uppercase[answer] if 0 <= answer < min(len(texts), 26) else None
     verdicts = [_judge_one(readings, one, answer_type, texts, relaxed) for one in accepted(answer)]
     return max((verdict for verdict in verdicts if verdict is not None), default=None)
+
+
+def told_type(answer_type: Any) -> Any:
+    """Return a cell of `answer_type`, with None for an empty text and for the NaN of a table without a value."""
+    return None if answer_type == "" or answer_type != answer_type else answer_type
 
 
 def accepted(answer: Any) -> list[str]:
@@ -108,7 +115,9 @@ def infer_type(answer: str, choices: Sequence[Any] | None = None) -> str:
 
 def needs_math_verify(answer: Any, answer_type: str | None = None, choices: Sequence[Any] | None = None) -> bool:
     """Return whether a row's reference is an expression."""
-    return "expression" in ([answer_type] if answer_type else [infer_type(one, choices) for one in accepted(answer)])
+    return "expression" in (
+        [answer_type] if told_type(answer_type) else [infer_type(one, choices) for one in accepted(answer)]
+    )
 
 
 def _judge_one(readings: list[str], answer: str, kind: str | None, choices: list[str], relaxed: bool) -> float | None:
@@ -123,10 +132,13 @@ def _judge_one(readings: list[str], answer: str, kind: str | None, choices: list
         number = read_quantity(reference)
         return None if number is None else float(_has_number(readings, number, relaxed))
     if kind == "text":
-        return float(any(same_text(one, reference) for one in readings)) if normalised_text(reference) else None
-    formula, _ = without_unit(plain(reference))
+        known = members(reference)
+        same = [same_text(one, reference) or (len(known) > 1 and same_values(members(one), known)) for one in readings]
+        return float(any(same)) if normalised_text(reference) else None
+    values = members(without_unit(plain(reference))[0])
+    readable = all(read_closed(one) or value_of(one) for one in values)
     # math-verify is asked as the last one.
-    if not (read_closed(reference) or value_of(formula) or equal_expressions(formula, formula) is not None):
+    if not (readable or equal_expressions(as_one(values), as_one(values)) is not None):
         return None
     return float(any(_same_expression(one, reference) for one in readings))
 
@@ -152,10 +164,17 @@ def _same_expression(answer: str, reference: str) -> bool:
     number, expected = read_closed(answer), read_closed(reference)
     if number is not None and expected is not None:
         return equal(number, expected)
-    if _ALTERNATIVES.search(answer) and not _ALTERNATIVES.search(reference):
+    values, wanted = members(answer), members(reference)
+    same = same_values(values, wanted)
+    if same is not None:
+        return same
+    answer, reference = as_one(values), as_one(wanted)
+    if HEDGE.search(answer) and not HEDGE.search(reference):
         return False
     right, _ = without_unit(plain(reference))
     given, _ = without_unit(answer if "=" in right else after_name(answer))
+    if given.partition("=")[0].strip() == right.partition("=")[0].strip():
+        given, right = after_name(given), after_name(right)
     if "=" in given and "=" not in right and len(given.split("=")) == 2 and "," not in given:
         return False  # another side than a name, such as `2y`, which math-verify leaves out
     value, other = value_of(given), value_of(right)

@@ -82,6 +82,10 @@ def lay_out_rows(arguments: dict[str, Any], args: GRPOConfig) -> None:
         rows = arguments.get(name)
         for part in rows.values() if isinstance(rows, Mapping) else [] if rows is None else [rows]:
             refuse_columns(name, part, prompts_come_later=later)
+            if {"video", "videos"} & {*(getattr(part, "features", None) or ())}:
+                logger.warning(
+                    f"{name} has a column of videos, which TRL 1.16 gives to rewards, but not to the model."
+                )
             for setting_name in of_all:
                 if getattr(args, setting_name) is not None and (later or not isinstance(part, Dataset)):
                     raise ConfigurationError(
@@ -168,7 +172,8 @@ def check_stratify_by(args: GRPOConfig, rows: Dataset) -> None:
         )
     feature = rows.features[column]  # looked at first, because reading a column of images decodes them all
     labels = rows.with_format(None)[column][:] if isinstance(feature, Value | ClassLabel) else []
-    without = [row for row, label in enumerate(labels) if label is None or label == ""]
+    missing = (None, "", -1) if isinstance(feature, ClassLabel) else (None, "")  # datasets writes -1
+    without = [row for row, label in enumerate(labels) if label in missing]
     if not labels or without or isinstance(labels[0], float) or not 1 < len({*labels}) <= len(labels) / 2:
         raise ConfigurationError(
             f"vade_stratify_by={column!r} must be a column of texts or whole numbers with a label in each row, and at "

@@ -9,7 +9,7 @@ import numpy as np
 from accelerate.logging import get_logger
 from trl import GRPOConfig
 
-from trl_vade.data.row_views import prompt_texts
+from trl_vade.data.row_views import prompt_texts, row_labels
 from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.samplers import ThompsonSampler, UniformSampler
 from trl_vade.samplers.base import PosteriorSampler
@@ -140,7 +140,7 @@ def make_selection(trainer: Any) -> OnTimeSelection:
         num_generations=args.num_generations,
         log=SelectionLog(args.output_dir),
         writes=accelerator.is_main_process,
-        stratify=stratify,
+        stratify=stratify and row_labels(rows, args.vade_stratify_by, np.arange(len(rows))),  # by name
         variants=variants and VariantMetrics(variants, args.vade_variant_groups),
         signal=make_signal(args, trainer.reward_func_names, say),
         say=say,
