@@ -3,14 +3,15 @@
 A seed is a base policy, a pool, the sampler's draws and the sampled completions. Its base policy differs between
 machines, so an arm counts only beside the vanilla run of the same seed on the same machine.
 
-Vanilla GRPO and the default are tuned alike, by turns: the batch (each at its own learning rate), then the passes over
-it. What varies them has their batch, and a rate of its own. `frozen.json` holds what came of it, and the date.
+Vanilla GRPO and the default are tuned alike: from 64 groups of 4, one pass and the middle rate the search goes to the
+best neighbour in batch, passes or rate, until all neighbours are worse. With replay they keep their batch, and have a
+rate of their own. The oracle has the rates of the default. `frozen.json` holds what came of it, and the date.
 """
 
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,26 +28,26 @@ from .regimes import REGIMES
 class Plan:
     """What is run of a regime."""
 
-    rates: tuple[float, ...]  # learning rates to begin with
+    rate: float  # the learning rate that the tuning begins with
     batches: int = 120  # generation batches' worth of rollouts
     evaluate_every: int = 10  # of them
 
 
 PLANS = {
-    "wide": Plan((2e-4, 4e-4, 8e-4)),
-    "staged": Plan((2e-4, 4e-4, 8e-4)),
-    "nameless": Plan((2e-4, 4e-4, 8e-4)),
-    "two_skills": Plan((2e-4, 4e-4, 8e-4), batches=60, evaluate_every=5),
-    "many_impossible": Plan((2e-4, 4e-4, 8e-4)),
-    "graded": Plan((2e-4, 4e-4, 8e-4)),
-    "paper_like": Plan((1e-4, 2e-4, 4e-4), batches=60, evaluate_every=3),
-    "hard_pictures": Plan((5e-5, 1e-4, 2e-4)),
-    "no_headroom": Plan((1e-4, 2e-4, 4e-4)),
+    "wide": Plan(4e-4),
+    "staged": Plan(4e-4),
+    "nameless": Plan(4e-4),
+    "two_skills": Plan(4e-4, batches=60, evaluate_every=5),
+    "many_impossible": Plan(4e-4),
+    "graded": Plan(4e-4),
+    "paper_like": Plan(2e-4, batches=60, evaluate_every=3),
+    "hard_pictures": Plan(1e-4),
+    "no_headroom": Plan(2e-4),
 }
-SHAPES = ((128, 2), (64, 4), (32, 8))  # K groups of G
-WIDER = (16, 16)  # tried where 32 x 8 is the best; a group smaller than 2 has no gradient
+SHAPES = ((128, 2), (64, 4), (32, 8), (16, 16))  # K groups of G; smaller ones than 2 have no gradient
+PASSES = (1, 2, 4)
 REPLAY = 4  # batches
-ANCHOR = Arm(VANILLA)  # at the middle one of the first rates
+ANCHOR = Arm(VANILLA)  # at the middle rate
 
 TUNE = range(810, 814)
 LOOK = range(800, 806)
@@ -60,6 +61,13 @@ KEY = ("stage", "regime", "arm", "learning_rate", "seed", "batches")
 
 Task = dict[str, Any]  # what KEY names
 Facts = dict[str, str]  # of `machine`
+Choice = tuple[Arm, float]  # with its learning rate
+ROLES = (
+    *("vanilla", "vanilla, replay", "vanilla, replay, 2 passes"),
+    *("default", "default, replay", "default, replay, 2 passes"),
+    *("oracle", "oracle, replay, 2 passes"),
+)
+"""The arms of the runs."""
 
 
 def digest(regime: str) -> str:
@@ -87,111 +95,77 @@ def check_frozen(regimes: Iterable[str]) -> None:
         )
 
 
-def tuned_rates(records: list[Record], regime: str, arm: Arm) -> dict[float, float]:
-    """Return the mean area of an arm by learning rate, of the rates that all tuning seeds have run.
+def tried(records: list[Record], regime: str) -> dict[Choice, float]:
+    """Return the mean area of all choices that all tuning seeds have run.
 
     It is the difference to the run of the anchor with the same base policy: several machines may share the tuning.
     """
     of = [record for record in records if (record["stage"], record["regime"]) == ("tune", regime)]
-    anchor = {pair(r): area(r) for r in of if (r["arm"], r["learning_rate"]) == (str(ANCHOR), PLANS[regime].rates[1])}
-    areas: dict[float, dict[int, float]] = defaultdict(dict)
+    anchor = {pair(r): area(r) for r in of if (r["arm"], r["learning_rate"]) == (str(ANCHOR), PLANS[regime].rate)}
+    areas: dict[Choice, dict[int, float]] = defaultdict(dict)
     for record in of:
-        if record["arm"] == str(arm) and pair(record) in anchor:
-            areas[record["learning_rate"]][record["seed"]] = area(record) - anchor[pair(record)]
-    return {rate: float(np.mean(list(of.values()))) for rate, of in sorted(areas.items()) if {*TUNE} <= set(of)}
+        if pair(record) in anchor:
+            choice = Arm.of(record["arm"]), record["learning_rate"]
+            areas[choice][record["seed"]] = area(record) - anchor[pair(record)]
+    return {choice: float(np.mean([*of.values()])) for choice, of in areas.items() if {*TUNE} <= {*of}}
 
 
-def best_rate(records: list[Record], regime: str, arm: Arm) -> float | None:
-    """Return the best learning rate of an arm, or None while it is unknown or at the edge of what was tried."""
-    found = tuned_rates(records, regime, arm)
-    if len(found) < 3:
+def neighbours(choice: Choice) -> list[Choice]:
+    """Return the choices next to one in rate and, without replay, in batch and passes."""
+    arm, rate = choice
+    found = [(arm, float(f"{rate * factor:.3g}")) for factor in (1 / FACTOR, FACTOR)]
+    if not arm.replay:
+        shapes = beside(SHAPES, (arm.groups, arm.size))
+        found += [(replace(arm, groups=groups, size=size), rate) for groups, size in shapes]
+        found += [(replace(arm, passes=passes), rate) for passes in beside(PASSES, arm.passes)]
+    return found
+
+
+def beside(values: Sequence[Any], value: Any) -> Sequence[Any]:
+    at = values.index(value)
+    return [*values[max(at - 1, 0) : at], *values[at + 1 : at + 2]]
+
+
+def search(known: Mapping[Choice, float], start: Choice) -> tuple[Choice, list[Choice]]:
+    """Return the best choice on the way from `start`, and what is to be tried next; nothing at its end."""
+    best = start
+    while best in known:
+        near = [choice for choice in neighbours(best) if choice in known]
+        better = max([best, *near], key=known.__getitem__)
+        if better == best:
+            return best, [choice for choice in neighbours(best) if choice not in known]
+        best = better
+    return best, [best]
+
+
+def starts(known: Mapping[Choice, float], regime: str) -> dict[str, Choice]:
+    """Return what the search of each arm begins with, of those whose beginning is known."""
+    found = {rule: (Arm(rule), PLANS[regime].rate) for rule in (VANILLA, DEFAULT)}
+    for rule in (VANILLA, DEFAULT):
+        (arm, rate), left = search(known, found[rule])
+        for passes in (1, 2) if not left else ():
+            name = f"{rule}, replay" + ", 2 passes" * (passes == 2)
+            found[name] = replace(arm, passes=passes, replay=REPLAY), float(f"{rate * FACTOR:.3g}")
+    return found
+
+
+def tuning(records: list[Record], regime: str) -> list[Task]:
+    """Return the tuning runs that a regime lacks as far as it has come."""
+    known = tried(records, regime)
+    choices = {choice: None for start in starts(known, regime).values() for choice in search(known, start)[1]}
+    return [task("tune", regime, *choice, seed) for choice in choices for seed in TUNE]
+
+
+def found_by_tuning(records: list[Record], regime: str) -> dict[str, Choice] | None:
+    """Return what each arm is in a regime, with its learning rate; None while the tuning is not done."""
+    known = tried(records, regime)
+    ends = {role: search(known, start) for role, start in starts(known, regime).items()}
+    if any(left for _, left in ends.values()) or len(ends) + 2 < len(ROLES):
         return None
-    best = max(found, key=found.__getitem__)
-    return None if best in (min(found), max(found)) else best
-
-
-def best_of(records: list[Record], regime: str, arms: Iterable[Arm]) -> Arm | None:
-    """Return the best of arms at their rates, or None while one has none."""
-    rates = {arm: best_rate(records, regime, arm) for arm in arms}
-    if None in rates.values():
-        return None
-    return max(rates, key=lambda arm: tuned_rates(records, regime, arm)[rates[arm]])
-
-
-def by_turns(records: list[Record], regime: str, rule: str) -> Iterator[Arm]:
-    """Yield the arms that the tuning of a rule asks for, as far as it has come; the last one ends it."""
-    shapes = [Arm(rule, *shape) for shape in SHAPES]
-    yield from shapes
-    best = best_of(records, regime, shapes)
-    if best == shapes[-1]:
-        shapes.append(Arm(rule, *WIDER))
-        yield shapes[-1]
-        best = best_of(records, regime, shapes)
-    for passes in (2, 4):
-        if best is None:
-            return
-        yield (more := replace(best, passes=passes))
-        before, best = best, best_of(records, regime, [best, more])
-        if best == before:
-            return
-
-
-def tuned(records: list[Record], regime: str, rule: str) -> Arm | None:
-    """Return what the tuning of a rule has found, or None while it is not done."""
-    return best_of(records, regime, by_turns(records, regime, rule))
-
-
-def batch_of(records: list[Record], regime: str, rule: str) -> Arm | None:
-    """Return a rule with one pass over the batch that was best for it."""
-    return best_of(records, regime, (arm for arm in by_turns(records, regime, rule) if arm.passes == 1))
-
-
-def _again(rule: str, passes: int) -> Callable[[list[Record], str], Arm | None]:
-    def arm(records: list[Record], regime: str) -> Arm | None:
-        found = batch_of(records, regime, rule)
-        return found and replace(found, passes=passes, replay=REPLAY)
-
-    return arm
-
-
-ROLES: dict[str, Callable[[list[Record], str], Arm | None]] = {
-    "vanilla": lambda records, regime: tuned(records, regime, VANILLA),
-    "vanilla, replay": _again(VANILLA, 1),
-    "vanilla, replay, 2 passes": _again(VANILLA, 2),
-    "default": lambda records, regime: tuned(records, regime, DEFAULT),
-    "default, replay": _again(DEFAULT, 1),
-    "default, replay, 2 passes": _again(DEFAULT, 2),
-    "oracle": lambda records, regime: Arm(ORACLE),
-    "oracle, replay, 2 passes": lambda records, regime: Arm(ORACLE, passes=2, replay=REPLAY),
-}
-"""The arms of the runs: what each is in a regime, None while the tuning does not say."""
-
-
-def tuning(records: list[Record], regime: str) -> Iterator[Task]:
-    """Yield the tuning runs that a regime lacks: rates by rates, until each arm's best has worse neighbours."""
-    arms = [arm for rule in (VANILLA, DEFAULT) for arm in by_turns(records, regime, rule)]
-    arms += [arm for role in ROLES.values() if (arm := role(records, regime)) is not None]
-    for arm in dict.fromkeys(arms):
-        found = tuned_rates(records, regime, arm)
-        rates = [rate for rate in first_rates(records, regime, arm) if rate not in found]
-        if not rates and best_rate(records, regime, arm) is None:
-            best = max(found, key=found.__getitem__)
-            rates = [rounded(best / FACTOR if best == min(found) else best * FACTOR)]
-        for rate in rates:
-            for seed in TUNE:
-                yield task("tune", regime, arm, rate, seed)
-
-
-def first_rates(records: list[Record], regime: str, arm: Arm) -> list[float]:
-    """Return the rates to begin with: around the best of its batch with one pass, and higher with replay."""
-    known = best_rate(records, regime, replace(arm, passes=1, replay=0))
-    if known is None or (arm.passes == 1 and not arm.replay):
-        return list(PLANS[regime].rates)
-    return [rounded(known * factor) for factor in ((1, 2, 4) if arm.replay else (0.5, 1, 2))]
-
-
-def rounded(rate: float) -> float:
-    return float(f"{rate:.3g}")
+    found = {role: best for role, (best, _) in ends.items()}
+    found["oracle"] = Arm(ORACLE), found["default"][1]
+    found["oracle, replay, 2 passes"] = Arm(ORACLE, passes=2, replay=REPLAY), found["default, replay, 2 passes"][1]
+    return {role: found[role] for role in ROLES}
 
 
 def task(stage: str, regime: str, arm: Arm, rate: float, seed: int) -> Task:
@@ -214,7 +188,7 @@ def tasks(
         for regime in regimes:
             missing = [t for t in own(tuning(records, regime)) if key(t) not in everywhere]
             of = "staged" if regime == "nameless" else regime
-            anchors = [task("tune", of, ANCHOR, PLANS[of].rates[1], seed) for seed in TUNE]
+            anchors = [task("tune", of, ANCHOR, PLANS[of].rate, seed) for seed in TUNE]
             lacking += [t for t in anchors * bool(missing) if key(t) not in done] + missing
         return [*{key(t): t for t in lacking}.values()]
     seeds, places = {"look": (LOOK, LOOKED_AT), "trainer": (RUNS[:4], IN_TRAINER)}.get(stage, (RUNS, (*PLANS,)))
@@ -238,16 +212,12 @@ def own(runs: Iterable[Task]) -> list[Task]:
 
 def freeze(records: list[Record], date: str) -> dict[str, Any]:
     """Return `frozen.json` with what each arm of the tuned regimes is, and its learning rate."""
-    arms = {}
-    for regime in PLANS:
-        found = {role: of(records, regime) for role, of in ROLES.items()}
-        rates = {role: arm and best_rate(records, regime, arm) for role, arm in found.items()}
-        if None not in rates.values():
-            arms[regime] = {role: [str(arm), rates[role]] for role, arm in found.items()}
+    found = {regime: found_by_tuning(records, regime) for regime in PLANS}
+    arms = {regime: {role: [str(arm), rate] for role, (arm, rate) in of.items()} for regime, of in found.items() if of}
     return json.loads(FROZEN.read_text()) | {"arms": arms, "date_of_the_arms": date}
 
 
-def frozen_arms(regime: str) -> dict[str, tuple[Arm, float]]:
+def frozen_arms(regime: str) -> dict[str, Choice]:
     """Return what each arm is in a regime, and its learning rate, as it was frozen before any of them ran."""
     arms = json.loads(FROZEN.read_text()).get("arms", {})
     if regime not in arms:
@@ -255,7 +225,7 @@ def frozen_arms(regime: str) -> dict[str, tuple[Arm, float]]:
     return {role: (Arm.of(name), rate) for role, (name, rate) in arms[regime].items()}
 
 
-def looked(arm: Arm, rate: float) -> list[tuple[Arm, float]]:
+def looked(arm: Arm, rate: float) -> list[Choice]:
     """Return what is looked at: the default with replay and two passes, and what varies it, all at its rate."""
     varied = ({}, {"replay": 2}, {"replay": 8}, {"fill": 0.5}, {"order": "most even"}, {"groups": arm.groups // 2})
     return [(replace(arm, **changes), rate) for changes in varied]
