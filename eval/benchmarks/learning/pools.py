@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -108,16 +108,6 @@ def _load_model(regime: Regime, seed: int, cache_dir: str | os.PathLike[str] | N
     if isinstance(regime.recipe, ChainSFTSettings):
         return load_chain_model(seed, cache_dir, regime.recipe, progress=progress)
     return load_testbed_model(seed, cache_dir, settings=regime.recipe, progress=progress)
-
-
-def load_other(regime: Regime, seed: int, *, stronger: bool, cache_dir: str | os.PathLike[str] | None = None) -> Path:
-    """Return the directory of a policy that was taught more or less than the base policy, with the same seed."""
-    if isinstance(regime.recipe, ChainSFTSettings):
-        more = {"until_loss": 0.02, "shares": (1.0,) * len(regime.recipe.lengths)}
-        taught = replace(regime.recipe, **(more if stronger else {"until_loss": 0.3}))
-        return load_chain_model(seed, cache_dir, taught, progress=False)
-    steps = 1350 if stronger else 450
-    return load_testbed_model(seed, cache_dir, settings=replace(regime.recipe, steps=steps), progress=False)
 
 
 def regime_key(regime: Regime, seed: int) -> dict[str, Any]:

@@ -95,7 +95,6 @@ _ALL = (
     Regime("nameless", ChainSFTSettings(), _EQUAL, temperature=0.6, told=without_length),
     Regime("graded", ChainSFTSettings(), _EQUAL, temperature=0.6, **_GRADED),
     Regime("wide", ChainSFTSettings(), _EQUAL, temperature=0.6, num_train=8192),
-    Regime("wide_4096", ChainSFTSettings(), _EQUAL, temperature=0.6, num_train=4096),
     Regime(
         "two_skills",
         SkillsSFTSettings(),
