@@ -7,6 +7,7 @@ the pool and how likely a group of each row has a gradient, (N,) each.
 """
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from .rollouts import Rollouts
 History = dict[str, dict[str, list[Any]]]
 
 STEP_FIGURES = ("rollouts", "gradient_ratio", "replayed", "clipped", "loss", "grad_norm", "sample_index", "has_spread")
-STEP_FIGURES += ("successes", "posterior_mean")
+STEP_FIGURES += ("successes", "trials", "posterior_mean")
 MOST_SEEN = 2048
 EVALUATION_FIGURES = ("step", "rollouts", "trained", "tokens", "score", "greedy", "pool_pass_rates", "uniform_ratio")
 
@@ -41,6 +42,7 @@ def train(
     replay: int = 0,
     fill: float = 1.0,
     most_even_first: bool = False,
+    sizes_of: Callable[[NDArray[np.int64]], NDArray[np.int64]] | None = None,
     oracle_every: int = 5,
     max_grad_norm: float = 1.0,
     signal: RewardSignal | None = None,
@@ -65,6 +67,7 @@ def train(
             and newest first, with the log-probabilities that they were written with.
         fill: Share of these places that are filled at most.
         most_even_first: Whether older groups come in the order of how near their pass rate is to a half.
+        sizes_of: Rows drawn, (K,), to the completions, at most 2G, of the first of them, which make the batch.
         oracle_every: Steps between two looks of an oracle.
         signal: What the sampler is told of the rewards; None: the right answers.
         watched: Rows of the pool whose pass rates are in the evaluations; None: all.
@@ -73,7 +76,7 @@ def train(
         `history["steps"]`, one entry a step: `rollouts` so far, `gradient_ratio` (share of the K groups with a
         spread), `loss` and `grad_norm` of the last update, `replayed` (older groups in it) and `clipped` (see
         `add_gradient`). (K,) each, in the order drawn: `sample_index`, `has_spread`, `successes` (as the sampler was
-        told) and `posterior_mean` (before them).
+        told), `trials` and `posterior_mean` (before them).
 
         `history["evaluations"]`: `step`, `rollouts` so far and their `tokens`, completions `trained` on so far (each
         as often as it was; those without a gradient are left out), `score` (mean probability of a right answer over
@@ -101,15 +104,19 @@ def train(
             if getattr(sampler, "sees_pass_rates", False) and step % oracle_every == 0:
                 sampler.set_pass_rates(*_chances(policy, num_generations, step))
             draw = sampler.draw(num_groups)
-            batch = policy.sample(draw.sample_index, num_generations, generator)
+            if sizes_of is None:
+                batch = policy.sample(draw.sample_index, num_generations, generator)
+            else:
+                sizes = sizes_of(draw.sample_index)
+                batch = policy.sample(draw.sample_index[: len(sizes)], 2 * num_generations, generator).of_sizes(sizes)
             told, live = _observe(batch, sampler, signal), batch.has_spread
             whole = _with_older(batch, kept, fill, most_even_first)
             for _ in range(passes):
                 figures, whole = policy.update(whole, optimizer, max_grad_norm)
             fresh = int(live.sum())
             kept.append(whole.take(np.arange(fresh)))
-            rollouts += batch.rewards.numel()
-            trained += passes * int(whole.has_spread.sum()) * num_generations
+            rollouts += int(batch.trials.sum())
+            trained += passes * int(whole.trials[whole.has_spread].sum())
             tokens += int(batch.completion_mask.sum())
             figures |= {
                 "rollouts": rollouts,
@@ -118,7 +125,8 @@ def train(
                 "sample_index": batch.sample_index,
                 "has_spread": live,
                 "successes": told,
-                "posterior_mean": np.array(draw.posterior_mean, dtype=np.float64),
+                "trials": batch.trials,
+                "posterior_mean": np.array(draw.posterior_mean, dtype=np.float64)[: len(told)],
             }
             _append(history["steps"], figures)
         return history
@@ -132,7 +140,7 @@ def _with_older(batch: Rollouts, kept: deque[Rollouts], fill: float, most_even_f
     if not kept:
         return batch.take(order)
     older = Rollouts.concatenate([*kept][::-1])  # the newest first
-    away = np.abs(older.successes / older.rewards.shape[1] - 0.5) * most_even_first
+    away = np.abs(older.successes / older.trials - 0.5) * most_even_first
     older = older.take(np.argsort(away, kind="stable")[: int(fill * (~batch.has_spread).sum())])
     return Rollouts.concatenate([batch.take(order[: len(order) - len(older.rewards)]), older])
 
@@ -165,7 +173,7 @@ def _chances(policy: FastPolicy, num_generations: int, step: int) -> tuple[NDArr
 
 def _observe(part: Rollouts, sampler: Any, signal: RewardSignal | None) -> NDArray[np.float64]:
     """Tell the sampler what came of the groups, and return the successes that it was told."""
-    trials = np.full(len(part.sample_index), float(part.rewards.shape[1]))
+    trials = part.trials
     if signal is None:
         sampler.observe(part.sample_index, part.successes, trials)
         return part.successes

@@ -15,7 +15,7 @@ from trl_vade.data.row_views import prompt_texts
 from trl_vade.trainer.selection_choice import make_signal
 
 from ..machine import machine
-from .arms import ORACLE, Arm, sampler_of, settings
+from .arms import GROWING, ORACLE, Arm, grown, sampler_of, settings
 from .encoded_rows import EncodedRows
 from .fast_grpo import train
 from .fast_policy import FastPolicy
@@ -64,6 +64,7 @@ def run(
         replay=of.replay,
         fill=of.fill,
         most_even_first=of.order == "most even",
+        sizes_of=(lambda rows: grown(sampler, rows, of.size)) if of.rule == GROWING else None,
         oracle_every=1,
         signal=None if of.rule == ORACLE else make_signal(args, ["reward"], say=lambda message: None),
         # Only some rows are looked at: all of them would take a fifth of the time of the training.
@@ -80,7 +81,7 @@ def run(
         **({"held_out": rounded([before, kept.pass_rates().mean()])} if kept else {}),
         **{f"{name}_before": value for name, value in answers_of(first, first).items()},
         **answers_of(judge, first),
-        **figures(history, len(pool), of.size),
+        **figures(history, len(pool)),
     }
 
 
@@ -120,7 +121,7 @@ def kept_skill(regime: Regime, seed: int, model: Any, processor: Any) -> FastPol
     return fast_policy(regime, model, processor, as_dataset(rows))
 
 
-def figures(history: dict[str, dict[str, list[Any]]], num_rows: int, num_generations: int) -> dict[str, Any]:
+def figures(history: dict[str, dict[str, list[Any]]], num_rows: int) -> dict[str, Any]:
     """What is kept of a run: curves at its evaluations, means over the steps between two of them."""
     steps, at = history["steps"], history["evaluations"]
     uniform = np.array(at["uniform_ratio"])
@@ -140,12 +141,12 @@ def figures(history: dict[str, dict[str, list[Any]]], num_rows: int, num_generat
         "ratio": rounded(spread),
         "lift": rounded(ratio / uniform[n : n + 2].mean() for n, ratio in zip(windows, spread, strict=True)),
     }
-    late = np.concatenate(steps["successes"][-len(steps["successes"]) // 3 :])
+    late, trials = (np.concatenate(steps[name][-len(steps[name]) // 3 :]) for name in ("successes", "trials"))
     record |= {
         "all_wrong_late": round(float(np.mean(late == 0)), 4),
-        "all_right_late": round(float(np.mean(late == num_generations)), 4),
+        "all_right_late": round(float(np.mean(late == trials)), 4),
     }
-    return record | visits(steps["sample_index"], num_rows) | calibration(steps, num_generations)
+    return record | visits(steps["sample_index"], num_rows) | calibration(steps)
 
 
 def visits(chosen: list[np.ndarray], num_rows: int) -> dict[str, float]:
@@ -157,13 +158,13 @@ def visits(chosen: list[np.ndarray], num_rows: int) -> dict[str, float]:
     }
 
 
-def calibration(steps: dict[str, list[Any]], num_generations: int) -> dict[str, Any]:
+def calibration(steps: dict[str, list[Any]]) -> dict[str, Any]:
     """The belief before the rollouts against what came: reliability by bins, and the Brier score beside that of the
     mean of all that came before, which a belief about rows has to beat."""
     belief = np.concatenate(steps["posterior_mean"])
-    came = np.concatenate(steps["successes"]) / num_generations
-    sizes = np.array([len(batch) for batch in steps["successes"]])
-    sums = np.array([float(np.sum(batch)) / num_generations for batch in steps["successes"]])
+    rates = [right / trials for right, trials in zip(steps["successes"], steps["trials"], strict=True)]
+    came, sizes = np.concatenate(rates), np.array([len(batch) for batch in rates])
+    sums = np.array([float(np.sum(batch)) for batch in rates])
     so_far = np.concatenate([[0.5], np.cumsum(sums)[:-1] / np.cumsum(sizes)[:-1]])
     bin_of = np.minimum((belief * BINS).astype(int), BINS - 1)
     count = np.bincount(bin_of, minlength=BINS)

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from .arms import DEFAULT, ORACLE, READ_NO_WORDS, VANILLA, Arm
+from .arms import DEFAULT, FAST_WORDS, GROWING, ORACLE, READ_NO_WORDS, SHORT_REST, VANILLA, Arm
 from .curves import Record, area, pair
 from .pools import regime_key
 from .regimes import REGIMES
@@ -227,7 +227,8 @@ def frozen_arms(regime: str) -> dict[str, Choice]:
 
 def looked(arm: Arm, rate: float) -> list[Choice]:
     """Return what is looked at: the default with replay and two passes, and what varies it, all at its rate."""
-    varied = ({}, {"replay": 2}, {"replay": 8}, {"fill": 0.5}, {"order": "most even"}, {"groups": arm.groups // 2})
+    varied = [{}, {"replay": 2}, {"replay": 8}, {"fill": 0.5}, {"order": "most even"}, {"groups": arm.groups // 2}]
+    varied += [{"rule": rule} for rule in (FAST_WORDS, SHORT_REST, GROWING)]
     return [(replace(arm, **changes), rate) for changes in varied]
 
 

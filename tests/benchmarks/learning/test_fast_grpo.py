@@ -9,7 +9,7 @@ from transformers import AutoModelForImageTextToText
 
 from eval.benchmarks.learning.fast_grpo import train
 from eval.benchmarks.learning.fast_policy import FastPolicy
-from eval.benchmarks.learning.rollouts import Rollouts
+from eval.benchmarks.learning.rollouts import Rollouts, group_advantages
 from trl_vade.testbed import build_dataset
 
 pytestmark = pytest.mark.benchmark
@@ -152,3 +152,19 @@ def test_two_passes_over_a_batch_are_two_updates_with_the_probabilities_of_the_f
     assert len(updates) == 6
     live = sum(int(each.sum()) for each in history["steps"]["has_spread"])
     assert history["evaluations"]["trained"][-1] == 2 * 4 * live
+
+
+def test_groups_of_several_sizes_are_told_counted_and_trained_on_with_their_completions(make, updates):
+    sampler = InTurn(24)
+    history = run(make(), sampler, sizes_of=lambda rows: np.array([4, 8, 4, 8]), replay=2)
+    assert [trials for _, _, trials in sampler.seen] == [[4.0, 8.0, 4.0, 8.0]] * 4
+    assert history["steps"]["rollouts"] == [24, 48, 72, 96]
+    for batch, written in updates:
+        small = batch.trials == 4
+        assert batch.rewards[small][:, 4:].isnan().all()
+        assert not batch.completion_mask[small][:, 4:].any()
+        alone = group_advantages(batch.rewards[small][:, :4])
+        assert torch.allclose(group_advantages(batch.rewards)[small][:, :4], alone)
+        assert not group_advantages(batch.rewards)[small][:, 4:].any()
+        live = written.take(np.flatnonzero(written.has_spread))
+        assert not live.written_logps.isnan().any()

@@ -92,6 +92,7 @@ def test_the_figures_of_a_run_worked_by_hand():
             "sample_index": [np.array([0, 1]), np.array([1, 2]), np.array([1, 2])],
             "has_spread": [np.array([False, False]), np.array([False, True]), np.array([True, True])],
             "successes": [np.array([0.0, 8.0]), np.array([8.0, 4.0]), np.array([8.0, 0.0])],
+            "trials": [np.full(2, 8.0)] * 3,
             "posterior_mean": [np.array([0.5, 0.5]), np.array([0.9, 0.5]), np.array([1.0, 0.5])],
             "rollouts": [16, 32, 48],
             "replayed": [0, 1, 2],
@@ -102,7 +103,7 @@ def test_the_figures_of_a_run_worked_by_hand():
             "greedy": [0.1, 0.3], "uniform_ratio": [0.4, 0.6],
         },
     }  # fmt: skip
-    kept = one_run.figures(history, 20, 8)
+    kept = one_run.figures(history, 20)
     assert (kept["ratio"], kept["lift"]) == ([0.5], [1.0])  # three of six groups have a gradient
     assert (kept["updates"], kept["replayed"], kept["clipped"], kept["greedy"]) == (3, 1.0, 0.1, 0.3)
     assert (kept["all_wrong_late"], kept["all_right_late"]) == (0.5, 0.5)  # of the last third
@@ -205,7 +206,13 @@ def test_no_regime_has_changed_since_it_was_frozen_and_a_changed_one_is_refused(
 
 
 @pytest.mark.parametrize(
-    "name", ["vanilla, 128 x 2", "oracle, 64 x 4, passes 2", "default, 32 x 4, replay 8, order most even"]
+    "name",
+    [
+        "vanilla, 128 x 2",
+        "oracle, 64 x 4, passes 2",
+        "short rest, 64 x 4, replay 8, order most even",
+        "fast words, 4 x 4",
+    ],
 )
 def test_an_arm_is_its_name_and_makes_a_sampler_that_draws_again_after_it_has_seen_outcomes(name):
     arm = Arm.of(name)
