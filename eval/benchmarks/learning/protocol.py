@@ -45,7 +45,7 @@ PLANS = {
     "no_headroom": Plan(2e-4),
 }
 SHAPES = ((128, 2), (64, 4), (32, 8), (16, 16))  # K groups of G; smaller ones than 2 have no gradient
-PASSES = (1, 2, 4)
+PASSES = (1, 2, 4, 8)
 REPLAY = 4  # batches
 ANCHOR = Arm(VANILLA)  # at the middle rate
 
