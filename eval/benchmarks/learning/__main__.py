@@ -28,10 +28,9 @@ from pathlib import Path
 
 from ..machine import machine
 from .curves import read
-from .protocol import FROZEN, KEY, PLANS, ROLES, check_frozen, freeze, tasks
+from .protocol import FROZEN, PLANS, ROLES, check_frozen, freeze, tasks
 from .worker import build, work
 
-OF_TUNING = ("seconds", "machine", "versions", "commit", "rollouts", "score")  # what is kept of a run that tunes
 STAGES = ("tune", "look", "runs", "trainer")
 
 
@@ -73,8 +72,6 @@ def run_all(left, options, pool):
                 task, record = running.pop(future), future.result()
                 if task is None:  # a base policy was built
                     continue
-                if record["stage"] == "tune":
-                    record = {name: record[name] for name in (*KEY, *OF_TUNING)}
                 file.write(json.dumps(record, separators=(",", ":")) + "\n")
                 file.flush()
                 number += 1

@@ -70,7 +70,7 @@ def train(
         sizes_of: Rows drawn, (K,), to the completions, at most 2G, of the first of them, which make the batch.
         oracle_every: Steps between two looks of an oracle.
         signal: What the sampler is told of the rewards; None: the right answers.
-        watched: Rows of the pool whose pass rates are in the evaluations; None: all.
+        watched: Rows of the pool whose pass rates are in the evaluations; None: all. Without any these are NaN.
 
     Returns:
         `history["steps"]`, one entry a step: `rollouts` so far, `gradient_ratio` (share of the K groups with a
@@ -154,7 +154,7 @@ def _evaluate(
     policy: FastPolicy, validation: FastPolicy, num_generations: int, watched: NDArray[np.int64] | None
 ) -> dict[str, Any]:
     rates, greedy = validation.score()
-    pool = policy.pass_rates(watched)
+    pool = policy.pass_rates(watched) if watched is None or len(watched) else np.full(1, np.nan)
     return {
         "score": float(rates.mean()),
         "greedy": float(greedy.mean()),

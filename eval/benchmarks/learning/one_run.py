@@ -30,11 +30,11 @@ BINS = 10
 
 
 def run(
-    regime: str, arm: str, learning_rate: float, seed: int, batches: int, *, evaluate_every: int
+    regime: str, arm: str, learning_rate: float, seed: int, batches: int, *, evaluate_every: int, brief: bool = False
 ) -> dict[str, Any]:
     """Train with `arm` until `batches` generation batches' worth of rollouts are spent; return the record.
 
-    Evaluations are `evaluate_every` generation batches' worth of rollouts apart.
+    Evaluations are `evaluate_every` generation batches' worth of rollouts apart. A `brief` record has scores alone.
     """
     start = time.perf_counter()
     torch.set_num_threads(1)
@@ -68,9 +68,10 @@ def run(
         oracle_every=1,
         signal=None if of.rule == ORACLE else make_signal(args, ["reward"], say=lambda message: None),
         # Only some rows are looked at: all of them would take a fifth of the time of the training.
-        watched=np.arange(0, len(pool), max(len(pool) // WATCHED, 1)),
+        watched=np.arange(0, 0 if brief else len(pool), max(len(pool) // WATCHED, 1)),
     )
-    return {
+    at = history["evaluations"]
+    record = {
         "regime": regime,
         "arm": arm,
         "learning_rate": learning_rate,
@@ -78,6 +79,13 @@ def run(
         "batches": batches,
         "seconds": round(time.perf_counter() - start, 1),
         **machine(),
+        "rollouts": at["rollouts"],
+        "score": rounded(at["score"]),
+    }
+    if brief:
+        return record
+    return {
+        **record,
         **({"held_out": rounded([before, kept.pass_rates().mean()])} if kept else {}),
         **{f"{name}_before": value for name, value in answers_of(first, first).items()},
         **answers_of(judge, first),
@@ -129,10 +137,8 @@ def figures(history: dict[str, dict[str, list[Any]]], num_rows: int) -> dict[str
     windows = [n for n, (first, last) in enumerate(zip(at["step"], at["step"][1:], strict=False)) if first < last]
     spread = [np.mean(np.concatenate(steps["has_spread"][at["step"][n] : at["step"][n + 1]])) for n in windows]
     record: dict[str, Any] = {
-        "rollouts": at["rollouts"],
         "trained": at["trained"],
         "tokens": at["tokens"],
-        "score": rounded(at["score"]),
         "greedy": round(at["greedy"][-1], 4),
         "updates": len(steps["rollouts"]),
         "replayed": round(float(np.mean(steps["replayed"])), 3),

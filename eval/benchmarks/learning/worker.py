@@ -10,6 +10,8 @@ def work(stage, **arguments):
         from .trainer_run import run
     else:
         from .one_run import run
+
+        arguments["brief"] = stage == "tune"
     return {"stage": stage, **run(**arguments)}
 
 
