@@ -13,10 +13,10 @@ from .tables import TITLES, compared
 
 NAMES = {
     "vanilla": ("quiet", "vanilla GRPO, tuned"),
-    "vanilla, replay, 2 passes": ("first", "vanilla GRPO, replay, 2 passes"),
+    "vanilla, replay, more passes": ("first", "vanilla GRPO, replay, more passes"),
     "default": ("second", "VADE, tuned"),
-    "default, replay, 2 passes": ("third", "VADE, replay, 2 passes"),
-    "oracle, replay, 2 passes": ("sixth", "oracle, replay, 2 passes"),
+    "default, replay, more passes": ("third", "VADE, replay, more passes"),
+    "oracle, replay, more passes": ("sixth", "oracle, replay, more passes"),
 }
 """By arm, its colour and its name."""
 

@@ -4,8 +4,9 @@ A seed is a base policy, a pool, the sampler's draws and the sampled completions
 machines, so an arm counts only beside the vanilla run of the same seed on the same machine.
 
 Vanilla GRPO and the default are tuned alike: from 64 groups of 4, one pass and the middle rate the search goes to the
-best neighbour in batch, passes or rate, until all neighbours are worse. With replay they keep their batch, and have a
-rate of their own. The oracle has the rates of the default. `frozen.json` holds what came of it, and the date.
+best neighbour in passes, rate or batch, by turns, until all neighbours are worse. With replay they keep their batch:
+with one pass they have a rate of their own, and with several a number of passes, too. The oracle has the passes and
+rates of the default. `frozen.json` holds what came of it, and the date.
 """
 
 import hashlib
@@ -45,7 +46,7 @@ PLANS = {
     "no_headroom": Plan(2e-4),
 }
 SHAPES = ((128, 2), (64, 4), (32, 8), (16, 16))  # K groups of G; smaller ones than 2 have no gradient
-PASSES = (1, 2, 4, 8)
+PASSES = (1, 2, 4, 8)  # the update of eight costs more than the generation
 REPLAY = 4  # batches
 ANCHOR = Arm(VANILLA)  # at the middle rate
 
@@ -63,9 +64,9 @@ Task = dict[str, Any]  # what KEY names
 Facts = dict[str, str]  # of `machine`
 Choice = tuple[Arm, float]  # with its learning rate
 ROLES = (
-    *("vanilla", "vanilla, replay", "vanilla, replay, 2 passes"),
-    *("default", "default, replay", "default, replay, 2 passes"),
-    *("oracle", "oracle, replay, 2 passes"),
+    *("vanilla", "vanilla, replay", "vanilla, replay, more passes"),
+    *("default", "default, replay", "default, replay, more passes"),
+    *("oracle", "oracle, replay, more passes"),
 )
 """The arms of the runs."""
 
@@ -110,15 +111,15 @@ def tried(records: list[Record], regime: str) -> dict[Choice, float]:
     return {choice: float(np.mean([*of.values()])) for choice, of in areas.items() if {*TUNE} <= {*of}}
 
 
-def neighbours(choice: Choice) -> list[Choice]:
-    """Return the choices next to one in rate and, without replay, in batch and passes."""
+def neighbours(choice: Choice) -> list[list[Choice]]:
+    """Return the choices next to one in passes, in rate and in batch. With replay the batch stays, and one pass."""
     arm, rate = choice
-    found = [(arm, float(f"{rate * factor:.3g}")) for factor in (1 / FACTOR, FACTOR)]
-    if not arm.replay:
-        shapes = beside(SHAPES, (arm.groups, arm.size))
-        found += [(replace(arm, groups=groups, size=size), rate) for groups, size in shapes]
-        found += [(replace(arm, passes=passes), rate) for passes in beside(PASSES, arm.passes)]
-    return found
+    rates = [(arm, float(f"{rate * factor:.3g}")) for factor in (1 / FACTOR, FACTOR)]
+    passes = [(replace(arm, passes=passes), rate) for passes in beside(PASSES, arm.passes)]
+    if arm.replay:
+        return [[one for one in passes if min(arm.passes, one[0].passes) > 1], rates]
+    shapes = beside(SHAPES, (arm.groups, arm.size))
+    return [passes, rates, [(replace(arm, groups=groups, size=size), rate) for groups, size in shapes]]
 
 
 def beside(values: Sequence[Any], value: Any) -> Sequence[Any]:
@@ -130,10 +131,10 @@ def search(known: Mapping[Choice, float], start: Choice) -> tuple[Choice, list[C
     """Return the best choice on the way from `start`, and what is to be tried next; nothing at its end."""
     best = start
     while best in known:
-        near = [choice for choice in neighbours(best) if choice in known]
-        better = max([best, *near], key=known.__getitem__)
-        if better == best:
-            return best, [choice for choice in neighbours(best) if choice not in known]
+        near = neighbours(best)
+        better = max([best, *(one for axis in near for one in axis if one in known)], key=known.__getitem__)
+        if better == best:  # by turns: an axis is tried when the ones before it have nothing better
+            return best, next(filter(None, ([one for one in axis if one not in known] for axis in near)), [])
         best = better
     return best, [best]
 
@@ -144,7 +145,7 @@ def starts(known: Mapping[Choice, float], regime: str) -> dict[str, Choice]:
     for rule in (VANILLA, DEFAULT):
         (arm, rate), left = search(known, found[rule])
         for passes in (1, 2) if not left else ():
-            name = f"{rule}, replay" + ", 2 passes" * (passes == 2)
+            name = f"{rule}, replay" + ", more passes" * (passes > 1)
             found[name] = replace(arm, passes=passes, replay=REPLAY), float(f"{rate * FACTOR:.3g}")
     return found
 
@@ -163,8 +164,9 @@ def found_by_tuning(records: list[Record], regime: str) -> dict[str, Choice] | N
     if any(left for _, left in ends.values()) or len(ends) + 2 < len(ROLES):
         return None
     found = {role: best for role, (best, _) in ends.items()}
-    found["oracle"] = Arm(ORACLE), found["default"][1]
-    found["oracle, replay, 2 passes"] = Arm(ORACLE, passes=2, replay=REPLAY), found["default, replay, 2 passes"][1]
+    for role in ("", ", replay, more passes"):
+        arm, rate = found[f"default{role}"]
+        found[f"oracle{role}"] = Arm(ORACLE, passes=arm.passes, replay=arm.replay), rate
     return {role: found[role] for role in ROLES}
 
 
@@ -195,7 +197,9 @@ def tasks(
     for seed in seeds:
         for regime in [name for name in places if name in {*regimes}]:
             arms = frozen_arms(regime)
-            wanted = looked(*arms["default, replay, 2 passes"]) if stage == "look" else [arms[role] for role in roles]
+            wanted = (
+                looked(*arms["default, replay, more passes"]) if stage == "look" else [arms[role] for role in roles]
+            )
             wanted = [
                 (arm, rate) for arm, rate in wanted if stage != "trainer" or not (arm.replay or arm.rule == ORACLE)
             ]

@@ -21,7 +21,7 @@ TITLES = {
     "hard_pictures": ("Hard pictures", "half of them out of reach"),
     "no_headroom": ("No headroom", "pictures of medium difficulty"),
 }
-VANILLA, BEST = "vanilla", "default, replay, 2 passes"
+VANILLA, BEST = "vanilla", "default, replay, more passes"
 SHARES: dict[str, Callable[[Record], Record]] = {  # what is spent: a completion generated costs 1, one trained on r
     "rollouts": lambda record: record,
     "cost, r = 0.3": lambda record: with_cost(record, 0.3),
@@ -64,7 +64,7 @@ def short(records: list[Record]) -> str:
     for regime, arms in compared(records):
         shares = [shown(*share_interval(arms[role], arms[VANILLA])) for role in ("default", BEST)]
         lines.append([titled(regime), *shares])
-    head = [f"{name}: rollouts, share (95 %)" for name in ("default, tuned", "default with replay and 2 passes")]
+    head = [f"{name}: rollouts, share (95 %)" for name in ("default, tuned", "default with replay and more passes")]
     return table(["situation", *head], lines) if lines else ""
 
 
@@ -72,7 +72,7 @@ def costs(records: list[Record]) -> str:
     """What vanilla GRPO and the default with replay spend until they have vanilla GRPO's final score."""
     lines = []
     for regime, arms in compared(records):
-        for role in ("vanilla, replay, 2 passes", BEST):
+        for role in ("vanilla, replay, more passes", BEST):
             cells = []
             for name, spent in SHARES.items():
                 ours, theirs = ([spent(run) for run in arms[each]] for each in (role, VANILLA))
@@ -98,7 +98,7 @@ def answers(records: list[Record]) -> str:
     """Entropy, distance, length and a skill that is not trained on, at the end: mean of all seeds."""
     lines = []
     for regime, arms in compared(records):
-        for role in (VANILLA, "default", "vanilla, replay, 2 passes", BEST):
+        for role in (VANILLA, "default", "vanilla, replay, more passes", BEST):
             runs = arms[role]
             if runs:
                 means = [f"{np.mean([run[name] for run in runs]):.3f}" for name in ("entropy", "kl", "length")]
@@ -114,7 +114,7 @@ def answers(records: list[Record]) -> str:
 
 
 def look(records: list[Record]) -> str:
-    """What varies replay, minus the default with replay and two passes, on the looking seeds."""
+    """What varies replay, minus the default with replay and more passes, on the looking seeds."""
     found = {}
     for regime, arms in frozen():
         here = by_arm([record for record in records if record["stage"] == "look"], regime)
@@ -166,7 +166,7 @@ TABLES: dict[str, tuple[str, Callable[[list[Record]], str]]] = {
     "main": ("Difference of the area to vanilla GRPO, tuned; paired by seed", main_arms),
     "costs": ("Spent until vanilla GRPO's final score", costs),
     "tuned": ("What was tuned", tuned),
-    "look": ("Looks: difference of the area to the default with replay and two passes", look),
+    "look": ("Looks: difference of the area to the default with replay and more passes", look),
     "answers": ("Do the answers collapse?", answers),
     "calibration": ("Belief against outcome", calibration),
     "trainer": ("Through VADEGRPOTrainer, beside the fast loop", agreement),

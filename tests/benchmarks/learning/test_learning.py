@@ -131,11 +131,10 @@ def test_tuning_goes_to_the_best_neighbour_until_batch_passes_and_rate_have_wors
     best = {"vanilla": (Arm("vanilla", 32, 8, passes=2), RATE / 2), "default": (Arm("default", 128, 2), 2 * RATE)}
 
     def height(arm, rate):
-        (goal, of), away = best[arm.rule], 0
+        (goal, of), passes = best[arm.rule], best[arm.rule][0].passes
         if arm.replay:
-            of = RATE * 2 ** (2 + arm.passes)
-        else:
-            away = abs(np.log2(arm.size / goal.size)) + abs(np.log2(arm.passes / goal.passes))
+            of, passes = RATE * (8 if arm.passes > 1 else 16), 4
+        away = abs(np.log2(arm.size / goal.size)) + abs(np.log2(arm.passes / passes))
         return -away - abs(np.log2(rate / of))
 
     records, rounds = [], 0
@@ -147,9 +146,10 @@ def test_tuning_goes_to_the_best_neighbour_until_batch_passes_and_rate_have_wors
     found = protocol.found_by_tuning(records, "staged")
     assert {role: found[role] for role in best} == best
     for rule, (arm, _) in best.items():
-        for name, passes in ((f"{rule}, replay", 1), (f"{rule}, replay, 2 passes", 2)):
-            assert found[name] == (replace(arm, passes=passes, replay=4), RATE * 2 ** (2 + passes))
+        for name, passes, rate in ((f"{rule}, replay", 1, 16), (f"{rule}, replay, more passes", 4, 8)):
+            assert found[name] == (replace(arm, passes=passes, replay=4), RATE * rate)
     assert found["oracle"] == (Arm("oracle"), found["default"][1])
+    assert found["oracle, replay, more passes"][0] == Arm("oracle", passes=4, replay=4)
     tried = {(each["arm"], each["learning_rate"]) for each in records}
     assert ("vanilla, 16 x 16, passes 2", RATE / 2) in tried  # a worse neighbour of the best, so that it is no edge
     assert ("vanilla, 16 x 16", RATE) not in tried  # by turns, and not by the full grid
