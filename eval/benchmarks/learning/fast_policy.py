@@ -18,7 +18,7 @@ from trl_vade.testbed.rewards import exact_answer_reward
 
 from .encoded_rows import EncodedRows
 from .gradient import add_gradient
-from .packing import CompletionTree, additive, language_model, packed_attention, prompt_attention
+from .packing import CompletionTree, additive, grow_tree, language_model, packed_attention, prompt_attention
 from .rollouts import Rollouts
 
 CHUNK = 128  # rows that are scored together; their activations stay in the processor's caches
@@ -50,6 +50,7 @@ class FastPolicy:
         self.max_completion_length = max_completion_length
         self.rows = rows if isinstance(rows, EncodedRows) else EncodedRows(model, processor, rows)
         self._tokenizer = processor.tokenizer
+        self._tree: tuple[torch.Tensor | None, int, CompletionTree | None] = None, 0, None  # of the last batch
         self._texts: dict[tuple[int, ...], str] = {}  # of completions; most of them come again and again
         eos = model.generation_config.eos_token_id
         self._eos = torch.tensor([eos] if isinstance(eos, int) else eos)
@@ -182,6 +183,14 @@ class FastPolicy:
         found = add_gradient(self, rollouts, skip_dead_groups=skip_dead_groups)
         self._zero_what_was_skipped(rollouts)
         return found
+
+    def tree_of(self, part: Rollouts, completion_ids: torch.Tensor) -> CompletionTree:
+        """Return the trees of the groups that are trained on of these completions; the next pass has the same ones."""
+        ids, groups, tree = self._tree
+        if ids is not completion_ids or groups != len(part.rewards) or tree is None:
+            tree = grow_tree(part.completion_ids, part.completion_mask)
+            self._tree = completion_ids, len(part.rewards), tree
+        return tree
 
     def edge_logps(self, rollouts: Rollouts, tree: CompletionTree) -> torch.Tensor:
         """Return (E, V) the log-probabilities over the vocabulary from which each edge's token is predicted."""

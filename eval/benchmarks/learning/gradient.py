@@ -5,7 +5,6 @@ from typing import Any
 
 import torch
 
-from .packing import grow_tree
 from .rollouts import Rollouts, group_advantages
 
 EPSILON = 0.2  # TRL's `epsilon`, to both sides
@@ -33,7 +32,7 @@ def add_gradient(
     if not groups.any():
         return {"loss": 0.0, "clipped": 0.0}, rollouts
     part, written = rollouts.take(groups.nonzero()[:, 0]), rollouts.written_logps.clone()
-    tree = grow_tree(part.completion_ids, part.completion_mask)
+    tree = policy.tree_of(part, rollouts.completion_ids)
     logps = policy.edge_logps(part, tree).gather(1, tree.edge_token[:, None])[:, 0]
     # One edge serves all completions that pass through it: its weight is the sum of theirs.
     present, weights = tree.edge_of >= 0, (advantages[..., None] * mask)[groups]
