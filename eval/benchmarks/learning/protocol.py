@@ -218,7 +218,9 @@ def freeze(records: list[Record], date: str) -> dict[str, Any]:
     """Return `frozen.json` with what each arm of the tuned regimes is, and its learning rate."""
     found = {regime: found_by_tuning(records, regime) for regime in PLANS}
     arms = {regime: {role: [str(arm), rate] for role, (arm, rate) in of.items()} for regime, of in found.items() if of}
-    return json.loads(FROZEN.read_text()) | {"arms": arms, "date_of_the_arms": date}
+    frozen = json.loads(FROZEN.read_text())
+    new = {regime: {"date": date} | of for regime, of in arms.items()}
+    return frozen | {"arms": new | frozen.get("arms", {})}  # what is frozen stays
 
 
 def frozen_arms(regime: str) -> dict[str, Choice]:
@@ -226,7 +228,7 @@ def frozen_arms(regime: str) -> dict[str, Choice]:
     arms = json.loads(FROZEN.read_text()).get("arms", {})
     if regime not in arms:
         raise ValueError(f"The arms of {regime} are not tuned and frozen: --only tune until it is done, then freeze.")
-    return {role: (Arm.of(name), rate) for role, (name, rate) in arms[regime].items()}
+    return {role: (Arm.of(of[0]), of[1]) for role, of in arms[regime].items() if role != "date"}
 
 
 def looked(arm: Arm, rate: float) -> list[Choice]:

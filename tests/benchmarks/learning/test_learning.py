@@ -127,7 +127,7 @@ def lacking(stage, records, machine="here"):
     return protocol.tasks(stage, records, here, regimes=["staged"], roles=["vanilla", "default"])
 
 
-def test_tuning_goes_to_the_best_neighbour_until_batch_passes_and_rate_have_worse_ones():
+def test_tuning_goes_to_the_best_neighbour_until_batch_passes_and_rate_have_worse_ones(monkeypatch, tmp_path):
     best = {"vanilla": (Arm("vanilla", 32, 8, passes=2), RATE / 2), "default": (Arm("default", 128, 2), 2 * RATE)}
 
     def height(arm, rate):
@@ -155,6 +155,14 @@ def test_tuning_goes_to_the_best_neighbour_until_batch_passes_and_rate_have_wors
     assert ("vanilla, 16 x 16", RATE) not in tried  # by turns, and not by the full grid
     assert protocol.found_by_tuning(records[:-1], "staged") is None
     assert rounds > 4
+
+    monkeypatch.setattr(protocol, "FROZEN", tmp_path / "frozen.json")
+    protocol.FROZEN.write_text("{}")
+    protocol.FROZEN.write_text(json.dumps(protocol.freeze(records, "today")))
+    assert protocol.frozen_arms("staged") == found
+    assert protocol.freeze([], "tomorrow")["arms"]["staged"]["date"] == "today"  # what is frozen stays
+    with refused(ValueError, ["wide"], ["tune", "freeze"]):
+        protocol.frozen_arms("wide")
 
 
 def test_choices_of_several_machines_are_compared_by_the_anchor_of_each():
