@@ -42,6 +42,15 @@ def score(selection, *groups):
     return selection.record(group_outcomes(rewards, selection.in_flight.sample_index, threshold=0.5), 0)
 
 
+def test_what_was_said_last_is_kept_of_the_rows_that_came_last(make_selection, monkeypatch):
+    monkeypatch.setattr("trl_vade.selection.on_time.MOST_SAID", 4)
+    selection = make_selection(numbered_rows(9))
+    for rows, text in (([0, 1], "a"), ([2, 0], "b"), ([3, 4], "c")):
+        selection.in_flight = selection.feedback.in_flight(np.array(rows))
+        selection.note([f"{text}{row}{n}" for row in rows for n in range(4)])
+    assert selection.said == {2: "b23", 0: "b03", 3: "c33", 4: "c43"}
+
+
 def test_with_or_without_a_prefetch_the_choices_the_posterior_and_the_metrics_are_the_same(make_selection):
     def play(prefetch):
         selection, played = make_selection(numbered_rows(9, image=picture), ThompsonSampler(9, seed=5)), []

@@ -86,8 +86,9 @@ class OnTimeSelection:
         last = self.accelerator.process_index * len(completions) + 1
         mine = [text_of(each) for place, each in enumerate(completions, last) if place % self.num_generations == 0]
         said = [text if len(text) <= MOST_SIGNS else f"...{text[3 - MOST_SIGNS :]}" for text in mine]
-        found = zip(self.in_flight.sample_index.tolist(), gather_object(said), strict=True)
-        self.said = dict([*self.said.items(), *found][-MOST_SAID:])
+        found = dict(zip(self.in_flight.sample_index.tolist(), gather_object(said), strict=True))
+        older = [(row, text) for row, text in self.said.items() if row not in found]
+        self.said = dict([*older, *found.items()][-MOST_SAID:])
 
     def score(
         self, rewards: torch.Tensor, weights: torch.Tensor, global_step: int, *, normalise: bool, clipped: float = 0.0

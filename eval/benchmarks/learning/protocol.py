@@ -46,7 +46,7 @@ PLANS = {
     "no_headroom": Plan(2e-4),
 }
 SHAPES = ((128, 2), (64, 4), (32, 8), (16, 16))  # K groups of G; smaller ones than 2 have no gradient
-PASSES = (1, 2, 4, 8)  # the update of eight costs more than the generation
+PASSES = (1, 2, 4, 8)  # more were not tried: each is an update of all live rows, which a user pays for
 REPLAY = 4  # batches
 ANCHOR = Arm(VANILLA)  # at the middle rate
 

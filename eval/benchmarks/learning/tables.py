@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .arms import Arm
+from .arms import ORACLE, Arm
 from .curves import Record, area, by_arm, differences, interval, share_interval, table
 from .protocol import LOOKED_AT, PLANS, ROLES, frozen_arms
 
@@ -87,11 +87,12 @@ def with_cost(record: Record, r: float) -> Record:
 
 
 def tuned(records: list[Record]) -> str:
-    """Batch, passes and learning rate of each arm."""
-    lines = []
+    """Batch, passes and learning rate of each arm; the oracle has those of the default."""
+    lines, roles = [], [role for role in ROLES if not role.startswith(ORACLE)]
     for regime, arms in frozen():
-        lines.append([f"`{regime}`", *(f"{str(arm).partition(', ')[2]}: {rate:g}" for arm, rate in arms.values())])
-    return table(["situation", *(f"{role}: batch, more, rate" for role in ROLES)], lines) if lines else ""
+        found = [arms[role] for role in roles]
+        lines.append([f"`{regime}`", *(f"{str(arm).partition(', ')[2]}: {rate:g}" for arm, rate in found)])
+    return table(["situation", *(f"{role}: batch, more, rate" for role in roles)], lines) if lines else ""
 
 
 def answers(records: list[Record]) -> str:
