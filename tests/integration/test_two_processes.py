@@ -109,7 +109,7 @@ def test_a_process_whose_rows_are_all_text_trains_beside_one_with_images(several
     assert any(left != right for left, right in zip(*has_images, strict=True))
 
 
-INSIDE = {"default": False, "iterations": True, "iterations-refilled": True, "synced": False, "pictures": True}
+INSIDE = {"default": True, "iterations": True, "iterations-refilled": True, "synced": False, "pictures": True}
 
 
 @pytest.mark.parametrize("scenario", INSIDE)
@@ -118,11 +118,12 @@ def test_two_processes_resume_bit_for_bit(folder, several, resumed, scenario):
     *rest, lines_of_both = resumed[scenario]
     assert lines_of_both == lines
     inside = list((folder / scenario / "checkpoint-3").glob("vade_generation_batch_*"))
-    assert len(inside) == (2 if INSIDE[scenario] else 0)
+    assert len(inside) == (2 if INSIDE[scenario] else 0)  # in `default` for the groups that come again
     for mine, theirs in zip(rest, whole, strict=True):
-        for name in ("alpha", "visits", "weights", "reference", "rollouts", "kept", "trained"):
+        for name in ("alpha", "visits", "weights", "reference", "rollouts", "kept", "trained", "replayed"):
             assert mine[name] == theirs[name]
     assert whole[0]["weights"] == whole[1]["weights"]
+    assert any(whole[0]["replayed"]) == (scenario in ("default", "pictures"))
     assert 0 < min(whole[0]["kept"]) < 16
 
 
@@ -155,7 +156,7 @@ def test_a_run_goes_on_with_another_number_of_processes(text_model_path, tmp_pat
     assert set(seen[0]["staleness"]) == {0.0}
 
 
-SAME = ("same", "same-refilled", "varied")
+SAME = ("same", "same-refilled", "varied", "again")
 
 
 @pytest.fixture(scope="module")
@@ -181,6 +182,8 @@ def test_two_processes_end_where_one_with_the_same_global_batch_does(text_model_
     assert one["digest"] == first["digest"] == second["digest"]
     assert one["tokens"] == first["tokens"]
     assert one["refills"] == first["refills"]
+    assert one["replayed"] == first["replayed"]
+    assert (sum(filter(None, one["replayed"])) > 0) == (scenario == "again")
     assert (min(one["kept"]) < 8) == (scenario != "same-refilled")  # refills make all rollouts teach
     assert (sum(one["refills"]) > 0) == (scenario == "same-refilled")
     before, after, together = (

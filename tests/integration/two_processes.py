@@ -35,6 +35,8 @@ def text_of(completion):
 
 def has_even_length(completions, **kwargs):
     divisor = 4 if refilled else 2  # rarer, so that there is something to refill
+    if scenario == "again" and trainer.state.global_step % 2:  # all groups of the batch before come again
+        divisor = 1
     return [float(len(text_of(completion)) % divisor == 0) for completion in completions]
 
 
@@ -137,6 +139,7 @@ def play(output_dir):
         num_generations={"straddling": 8, "odd": 3}.get(scenario, 4),
         vade_dynamic_sampling=refilled,
         vade_down_sampling={"iterations": "d3s", "synced": "live"}.get(scenario),
+        vade_replay={"again": 1, "default": 2, "pictures": 2}.get(scenario, 0),
         vade_keep_rollouts=[0.25, 0.75] if scenario == "iterations" else None,
         max_completion_length=4,
         max_steps=6,
@@ -145,8 +148,8 @@ def play(output_dir):
         vade_sampler="uniform" if scenario == "images" else "thompson",
         log_completions=scenario == "images",
         **{"beta": 0.5, "sync_ref_model": True, "ref_model_sync_steps": 2} if scenario in ("synced", "copies") else {},
-        optim="sgd" if scenario in ("same", "varied") else "adamw_torch",
-        learning_rate=0.1 if scenario in ("same", "varied") else 1e-2,
+        optim="sgd" if scenario in ("same", "varied", "again") else "adamw_torch",
+        learning_rate=0.1 if scenario in ("same", "varied", "again") else 1e-2,
         **{"vade_variants": "of", "vade_advantage": "diva"} if scenario == "varied" else {},
         use_cpu=True,
         bf16=False,
@@ -167,7 +170,7 @@ def play(output_dir):
         scenario, rows_of_text
     )()
     callbacks = {"perturbed": [Perturb()], "chance": [answered]}.get(scenario)
-    trainer = (SameCompletions if scenario in ("same", "varied") else VADEGRPOTrainer)(
+    trainer = (SameCompletions if scenario in ("same", "varied", "again") else VADEGRPOTrainer)(
         models.split(",")[-1 if scenario in ("images", "pictures") else 0],
         noting_reward if scenario == "chance" else has_even_length,
         args,
@@ -205,6 +208,9 @@ def play(output_dir):
                 "tokens": trainer.state.num_input_tokens_seen,
                 "kept": [e["vade/kept_rollouts"] for e in trainer.state.log_history if "vade/kept_rollouts" in e],
                 "trained": [e["vade/trained_tokens"] for e in trainer.state.log_history if "vade/trained_tokens" in e],
+                "replayed": [
+                    e.get("vade/replayed_rows") for e in trainer.state.log_history if "vade/kept_rollouts" in e
+                ],
                 "refills": [e["vade/refills"] for e in trainer.state.log_history if "vade/refills" in e],
                 "staleness": [e["vade/staleness"] for e in trainer.state.log_history if "vade/staleness" in e],
                 "weights": [p.double().sum().item() for p in trainer.model.parameters()],

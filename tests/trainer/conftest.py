@@ -1,11 +1,14 @@
 """Runs of the trainer on the text model, by the settings in which they differ from `SMALL_RUN`."""
 
 import itertools
+from contextlib import contextmanager
 
 import pytest
 
 from tests.support.rows import make_text_rows
 from tests.support.runs import SaveAt, StopAfter, make_trainer, says_a_digit
+from trl_vade.trainer.batch import GenerationBatch
+from trl_vade.trainer.thinning import Thinning
 
 
 @pytest.fixture
@@ -52,3 +55,27 @@ def resumed(made, run, tmp_path):
         return trainer
 
     return go_on
+
+
+@pytest.fixture
+def watched(monkeypatch):
+    """A block that notes each prepared generation batch, whole, and each micro-batch whose loss is computed."""
+
+    @contextmanager
+    def watching():
+        batches, micro_batches, prepare, loss_of = [], [], GenerationBatch.make, Thinning.loss_of
+
+        def preparing(self, rows, make):
+            batches.append(prepare(self, rows, make))
+            return batches[-1]
+
+        def losing(self, micro_batch):
+            micro_batches.append(micro_batch)
+            return loss_of(self, micro_batch)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(GenerationBatch, "make", preparing)
+            patch.setattr(Thinning, "loss_of", losing)
+            yield batches, micro_batches
+
+    return watching

@@ -121,6 +121,8 @@ RESUMED = {
     "across epochs": lambda: {"max_steps": 10, "checkpoint": 7},
     "at an epoch boundary": lambda: {"max_steps": 9, "checkpoint": 6},
     "uniform at an epoch boundary": lambda: {"vade_sampler": "uniform", "max_steps": 9, "checkpoint": 6},
+    "replay": lambda: {"reward": odd_length, "vade_replay": 2},
+    "replay inside a batch": lambda: {"reward": odd_length, "vade_replay": 2, "num_iterations": 2},
     "two loader workers": lambda: {"dataloader_num_workers": 2},
     "accumulation of two batches": lambda: {"gradient_accumulation_steps": 2, "steps_per_generation": 1},
     "three accumulations a batch": lambda: {"per_device_train_batch_size": 8, "steps_per_generation": 3},
@@ -128,7 +130,15 @@ RESUMED = {
     "initial rollouts": lambda: {"vade_posterior_init": "rollout"},
     "uniform, data skip ignored": lambda: {"vade_sampler": "uniform", "ignore_data_skip": True, "max_steps": 9},
 }
-DEFAULT_RESUMED = ("refills", "D3S", "learned bounds", "variants", "an own sampler", "uniform, data skip ignored")
+DEFAULT_RESUMED = (
+    "refills",
+    "D3S",
+    "replay",
+    "learned bounds",
+    "variants",
+    "an own sampler",
+    "uniform, data skip ignored",
+)
 
 
 @pytest.mark.parametrize("name", slow_but(DEFAULT_RESUMED, RESUMED))

@@ -4,7 +4,6 @@ Its resume: `test_battery.py`. The rule that chooses rows, against brute force: 
 """
 
 from collections import defaultdict
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -28,36 +27,11 @@ from tests.support.runs import (
 )
 from trl_vade import ConfigurationError, VADEGRPOTrainer
 from trl_vade.selection.rollouts import enough_for, in_parts, most_varied
-from trl_vade.trainer.batch import GenerationBatch
 from trl_vade.trainer.batch_rows import loss_mask, taken
 from trl_vade.trainer.thinning import OF_TRAINED_ROWS, Thinning
 
 # SGD moves weights in proportion to gradients. Adam makes a rounding error of a tiny gradient a whole step.
 EXACT = {"learning_rate": 1.0, "optim": "sgd", "max_steps": 4}
-
-
-@pytest.fixture
-def watched(monkeypatch):
-    """A block that notes each prepared generation batch, whole, and each micro-batch whose loss is computed."""
-
-    @contextmanager
-    def watching():
-        batches, micro_batches, prepare, loss_of = [], [], GenerationBatch.make, Thinning.loss_of
-
-        def preparing(self, rows, make):
-            batches.append(prepare(self, rows, make))
-            return batches[-1]
-
-        def losing(self, micro_batch):
-            micro_batches.append(micro_batch)
-            return loss_of(self, micro_batch)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(GenerationBatch, "make", preparing)
-            patch.setattr(Thinning, "loss_of", losing)
-            yield batches, micro_batches
-
-    return watching
 
 
 def kept_rollouts(trainer):

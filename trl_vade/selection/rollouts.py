@@ -54,6 +54,12 @@ def first_of(live: NDArray[np.bool_], size: int) -> NDArray[np.int64]:
     return np.sort(np.concatenate([np.flatnonzero(live), np.flatnonzero(~live)])[:size])
 
 
+def spread(values: NDArray[np.int64], more: int) -> NDArray[np.int64]:
+    """Return the places, (B + more,), of B values in ascending order, with `more` others evenly between them."""
+    turns = [(np.argsort(np.argsort(values)) + 0.5) / max(len(values), 1), (np.arange(more) + 0.5) / max(more, 1)]
+    return np.argsort(np.concatenate(turns), kind="stable")
+
+
 def side_by_side(pictures: Sequence[Hashable], window: int) -> list[int]:
     """Return the places, (B,), of completions in an order with those of one picture together.
 

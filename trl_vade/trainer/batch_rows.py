@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 
 Batch = dict[str, Any]
@@ -79,17 +80,42 @@ def taken(batch: Batch, places: NDArray[np.int64]) -> Batch:
     return {name: take(value) for name, value in batch.items() if value is not None}
 
 
-def joined(parts: list[Batch]) -> Batch:
-    """Return one batch of the rows of all parts, which are split by row."""
+def joined(parts: list[Batch], pad_token_id: int = 0) -> Batch:
+    """Return one batch of the rows of all parts, which are split by row, padded to the widest.
 
-    def join(values: list[Any]) -> Any:
-        if isinstance(values[0], list):
-            return [row for value in values for row in value]
-        if isinstance(values[0], torch.Tensor) and values[0].ndim:
-            return torch.cat(values)
-        return values[0]
+    The rows of a part without an entry of the others have no image, all tokens in the loss, and no log-probabilities.
+    """
+    widths = [[part[name].shape[1] for part in parts] for name in ("prompt_ids", "completion_ids")]
+    lacking = {"tool_mask": 1.0} | dict.fromkeys(OF_COMPLETIONS[-3:], float("nan"))
+    padding = {"prompt_ids": pad_token_id, "completion_ids": pad_token_id, "importance_sampling_ratio": 1.0}
 
-    return {name: join([part[name] for part in parts]) for name in parts[0]}
+    def join(name: str) -> Any:
+        values = [part.get(name) for part in parts]
+        known = next((value for value in values if value is not None), None)
+        if isinstance(known, list):
+            nothing = known[0][:0] if isinstance(known[0], torch.Tensor) else 0
+            return [
+                row
+                for value, part in zip(values, parts, strict=True)
+                for row in value or len(part["prompt_ids"]) * [nothing]
+            ]
+        if not (isinstance(known, torch.Tensor) and known.ndim):
+            return known
+        # Of the prompt, of the completion, or of both.
+        used = name in (*OF_PROMPTS, *OF_BOTH), name in (*OF_COMPLETIONS, *OF_BOTH)
+        ends, sizes = ([is_used * width for width in each] for is_used, each in zip(used, widths, strict=True))
+        for i, part in enumerate(parts):
+            if values[i] is None:
+                shape = len(part["prompt_ids"]), ends[i] + sizes[i]
+                values[i] = known.new_full(shape, lacking.get(name, 0))
+        if all(value.shape[1:] == (end + size,) for value, end, size in zip(values, ends, sizes, strict=True)):
+            sides = [(max(ends) - end, max(sizes) - size) for end, size in zip(ends, sizes, strict=True)]
+            values = [
+                F.pad(value, side, value=padding.get(name, 0)) for value, side in zip(values, sides, strict=True)
+            ]
+        return torch.cat(values)
+
+    return {name: join(name) for name in dict.fromkeys(name for part in parts for name in part)}
 
 
 def images_to_move(batch: Batch, *, alone: bool) -> list[tuple[int, ...]]:

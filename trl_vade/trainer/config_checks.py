@@ -11,7 +11,7 @@ from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.samplers.own import check_sampler
 from trl_vade.settings import check_settings
 
-from .down_sampling import reason_against_lossless, refuse_lossless
+from .down_sampling import down_sampling, reason_against_lossless, refuse_lossless
 from .presets import POSTERIOR_INITS, column_of, is_adaptive, is_own, setting
 
 
@@ -36,6 +36,8 @@ def validate(args: Any, config: type) -> None:
     refuse_lossless(args, reason_against_lossless(args))
     if args.vade_variants is not None:
         _check_variants(args)
+    if args.vade_replay:
+        _check_replay(args)
 
 
 def check_own_settings(args: Any, config: type) -> None:
@@ -104,3 +106,26 @@ def _check_variants(args: Any) -> None:
                 f"vade_advantage={args.vade_advantage!r} with {name}={getattr(args, name)!r}: the rewards of a "
                 f"problem are summed and scaled by its own spread. Set {name}={only!r}, or vade_advantage='local'."
             )
+
+
+def _check_replay(args: Any) -> None:
+    if (mode := down_sampling(args)) not in ("lossless", "live"):
+        raise ConfigurationError(
+            f"vade_replay={args.vade_replay} with vade_down_sampling={args.vade_down_sampling!r}, which is {mode!r} "
+            "here: groups are trained on again in the places of rows that are left out. Set vade_down_sampling='live' "
+            "or, where it is allowed, 'lossless'. Or set vade_replay=0."
+        )
+    rows, size = args.per_device_train_batch_size * args.steps_per_generation, args.num_generations
+    if rows % size:
+        raise ConfigurationError(
+            f"vade_replay={args.vade_replay}, and a process has {rows} completions of a generation batch "
+            f"(per_device_train_batch_size x steps_per_generation), no multiple of num_generations={size}: a group "
+            "would be on two processes. Set per_device_train_batch_size to such a number, or vade_replay=0."
+        )
+    if args.gradient_accumulation_steps > args.steps_per_generation * args.num_iterations:
+        raise ConfigurationError(
+            f"vade_replay={args.vade_replay} with gradient_accumulation_steps={args.gradient_accumulation_steps} and "
+            f"steps_per_generation={args.steps_per_generation}: an optimiser step takes several generation batches, "
+            "and a group would be in it twice. Set steps_per_generation to gradient_accumulation_steps, or "
+            "vade_replay=0."
+        )

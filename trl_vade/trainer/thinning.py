@@ -23,7 +23,7 @@ from accelerate.logging import get_logger
 from numpy.typing import NDArray
 from trl.trainer.utils import split_pixel_values_by_grid, split_tensor_dict, unsplit_pixel_values_by_grid
 
-from trl_vade.selection.rollouts import enough_for, first_of, in_parts, most_varied, scheduled, side_by_side
+from trl_vade.selection.rollouts import enough_for, first_of, in_parts, most_varied, scheduled, side_by_side, spread
 
 from .batch_rows import (
     Batch,
@@ -37,7 +37,9 @@ from .batch_rows import (
 )
 from .callbacks import TrainedCounts, callback_of
 from .down_sampling import down_sampling, reason_against_lossless, refuse_lossless, schedule
+from .images.store import PixelStore
 from .presets import is_adaptive
+from .replay import Replay
 from .seams import arguments_of, own_views
 
 logger = get_logger(__name__)
@@ -78,6 +80,7 @@ class Thinning:
         self._advantages: torch.Tensor | None = None  # (B,) of TRL
         self._micro_batch: Batch | None = None  # in the loss
         self._chosen: torch.Tensor | None = None  # tokens chosen in it
+        self.replay = Replay(trainer, self.mode)
         trainer.add_callback(TrainedCounts(self.mode != "none"))
 
     @contextmanager
@@ -85,7 +88,7 @@ class Thinning:
         """Leave out the rows that are not `live`, (B,), of the log-probabilities of the block; None: not known yet."""
         self._size, self._live, self._scored = size, live, None
         if live is not None and self.mode != "none":
-            self._scored = first_of(live, self._most_live(live))
+            self._scored = first_of(live, self._most(int(live.sum())))
         try:
             yield
         finally:
@@ -94,26 +97,33 @@ class Thinning:
     def placed(self, batch: Batch) -> Batch:
         """Return a prepared batch with each row's place, by which `thin` knows the rows again."""
         self._advantages = batch["advantages"].cpu()
-        return batch | {PLACE: torch.arange(len(self._advantages))}
+        return self.replay.numbered(batch) | {PLACE: torch.arange(len(self._advantages))}
 
-    def thin(self, micro_batches: list[Batch]) -> list[Batch]:
-        """Return micro-batches of the rows to train on, and log what was kept."""
+    def thin(self, micro_batches: list[Batch], last: list[Batch] | None, store: PixelStore) -> list[Batch]:
+        """Return micro-batches of the rows to train on, and log what was kept.
+
+        `last` are those of the last update, and `store` holds their pixels: rows of them may be trained on again.
+        """
         whole = joined([split_pixel_values_by_grid(each) for each in micro_batches])
         order = torch.argsort(whole.pop(PLACE)).numpy()  # the shuffled place of each row
         nothing = {name: None for name, value in whole.items() if value is None}
         advantages = row_advantages(whole)[order]
         if self._live is None or not torch.equal(whole["advantages"].cpu()[order], self._advantages):
             self._live = advantages != 0.0
-            self._scored = first_of(self._live, self._most_live(self._live))
+            self._scored = first_of(self._live, self._most(int(self._live.sum())))
         advantages = np.where(self._live, advantages, 0.0)
-        kept = self._kept(advantages, len(micro_batches))
+        kept, older = self._kept(advantages, len(micro_batches)), 0
+        if self.replay.batches:
+            whole, older = self.replay.add_to(whole, order[~self._live], last, store)
+            kept = first_of(self._live, self._most(int(self._live.sum()) + older) - older)
         self._log(advantages, kept)
         self._live = self._scored = self._advantages = None
         grouped = self._trainer._images.grouped
         if self.mode == "none" and not grouped:
             return [{name: value for name, value in each.items() if name != PLACE} for each in micro_batches]
-        live, places = advantages[kept] != 0.0, order[kept]
-        back = np.argsort(places)  # TRL's shuffled order
+        live = np.concatenate([advantages[kept] != 0.0, np.ones(older, dtype=bool)])
+        places = np.concatenate([order[kept], len(order) + np.arange(older)])
+        back = spread(order[kept], older)  # TRL's shuffled order, with the older rows evenly in between
         if grouped:
             steps = len(micro_batches) // self._trainer.args.gradient_accumulation_steps
             alone = self._trainer.accelerator.num_processes == 1
@@ -133,7 +143,7 @@ class Thinning:
             tokens = self._trainer.accelerator.gather(loss_mask(batch).sum()).sum()
             batch["num_items_in_batch"] = tokens
         elif self._trainer.loss_type in MEAN_OVER_ROWS:
-            batch[ROW_SHARE] = torch.tensor(len(kept) / len(order), device=batch["completion_mask"].device)
+            batch[ROW_SHARE] = torch.tensor(len(places) / len(order), device=batch["completion_mask"].device)
         multiple = self._trainer.pad_to_multiple_of or 1
         parts = split_tensor_dict(batch, len(micro_batches))
         return [unsplit_pixel_values_by_grid(cut_padding(part, multiple)) | nothing for part in parts]
@@ -154,6 +164,8 @@ class Thinning:
             whole[torch.from_numpy(self._scored).to(logps.device)] = logps
             return whole, *more
         logps, entropies, *more = forward(*positional, **with_pixels_counted(named))
+        if self._micro_batch is not None:
+            self.replay.fill_in(self._micro_batch, logps)
         if self.mode != "none" and self._micro_batch is not None:
             entropies = entropies * loss_mask(self._micro_batch).any(1, keepdim=True)
         if self.mode == "d3s" and self._micro_batch is not None:
@@ -172,18 +184,19 @@ class Thinning:
             tokens, rows = mask.sum(), torch.full_like(mask.sum(), len(mask))
             averaged = rows if mask.shape[1] == 1 else tokens  # over what TRL takes a mean of tokens
             chosen = tokens if self._chosen is None else self._chosen
-            figures = trainer.accelerator.reduce(
-                torch.stack([rows, tokens, chosen, mask.any(1).sum(), averaged]), "sum"
-            )
+            figures = torch.stack([rows, tokens, chosen, mask.any(1).sum(), averaged, *self.replay.counts.to(rows)])
+            figures = trainer.accelerator.reduce(figures, "sum")
         finally:
             self._micro_batch = None
-        rows, tokens, chosen, trained, averaged = figures.tolist()
+        rows, tokens, chosen, trained, averaged, clipped, older = figures.tolist()
         if self.mode != "none":
             new = [name for name in OF_TRAINED_ROWS if len(metrics.get(name, ())) > before.get(name, 0)]
             self._of_trained_rows(new, rows, tokens, trained, averaged)
         counts: Any = callback_of(trainer, TrainedCounts)
         counts.completions, counts.tokens = counts.completions + int(rows), counts.tokens + int(chosen)
         metrics["vade/trained_completions"], metrics["vade/trained_tokens"] = [counts.completions], [counts.tokens]
+        if older:
+            metrics["vade/replay_clip_ratio"].append(clipped / older)
         if self.mode == "d3s":
             metrics["vade/kept_tokens_share"].append(chosen / max(tokens, 1))
 
@@ -204,10 +217,10 @@ class Thinning:
             elif not metrics[name]:
                 del metrics[name]  # TRL would log None
 
-    def _most_live(self, live: NDArray[np.bool_]) -> int:
-        """Return the rows that hold the rows with a gradient of any process, in whole micro-batches."""
+    def _most(self, rows: int) -> int:
+        """Return the rows that hold so many of this process, and those of any other, in whole micro-batches."""
         accelerator = self._trainer.accelerator
-        rows = enough_for(int(live.sum()), self._trainer.args.steps_per_generation)
+        rows = enough_for(rows, self._trainer.args.steps_per_generation)
         return int(accelerator.gather(torch.tensor([rows], device=accelerator.device)).max())
 
     def _kept(self, advantages: NDArray[np.float64], parts: int) -> NDArray[np.int64]:
@@ -238,9 +251,10 @@ class Thinning:
         ]
         sums = accelerator.reduce(torch.tensor(sums, dtype=torch.float32, device=accelerator.device), "sum").tolist()
         for name, (rows, total, squares) in (("advantage", sums[:3]), ("kept_advantage", sums[4:7])):
+            rows = max(rows, 1)  # all may be older ones
             metrics[f"vade/{name}_variance"].append(squares / rows - (total / rows) ** 2)
         metrics["vade/kept_rollouts"].append(sums[4])
-        metrics["vade/useful_share"].append(sums[7] / sums[4])
+        metrics["vade/useful_share"].append(sums[7] / max(sums[4], 1))
 
     def _choose_tokens(self, logps: torch.Tensor, entropies: torch.Tensor) -> torch.Tensor:
         """Detach the tokens outside the share with the largest |advantage| x entropy (D3S, section 3.2)."""

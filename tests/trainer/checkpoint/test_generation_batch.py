@@ -57,6 +57,7 @@ def start(vision_model_path, make_args, tmp_path):
 CASES = {
     "one picture a row or none, with refills": ("image", {"vade_dynamic_sampling": True}),
     "lists of pictures, on a part of the rows": ("images", {"vade_down_sampling": "live"}),
+    "rows that come again": ("images", {"vade_replay": 2, "vade_down_sampling": "live", "max_steps": 6}),
     "variants of questions": ("images", {"vade_variants": "of"}),
     "turned by a transform": ("image", {}),
 }
@@ -74,9 +75,11 @@ def test_a_batch_goes_on_bit_for_bit_without_its_pictures_but_for_those_of_a_tra
         rows.set_transform(turned)
     whole = start("whole", rows, **changes, save_strategy="no")
     whole.train()
-    start("parts", rows, stop=3, **changes).train()
-    checkpoint = tmp_path / "parts" / "checkpoint-3"
-    assert pixels_in(checkpoint / file_name(0)) == (["pixel_values"] if case == "turned by a transform" else [])
+    stop = changes.get("max_steps", 4) - 1
+    start("parts", rows, stop=stop, **changes).train()
+    checkpoint = tmp_path / "parts" / f"checkpoint-{stop}"
+    with_pixels = case in ("rows that come again", "turned by a transform")
+    assert pixels_in(checkpoint / file_name(0)) == ["pixel_values"] * with_pixels
     resumed = start("parts", rows, **changes)
     resumed.train(resume_from_checkpoint=str(checkpoint))
     assert_same_end(resumed, whole)

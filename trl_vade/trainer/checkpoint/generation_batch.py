@@ -2,13 +2,14 @@
 
 TRL 1.16 keeps the completions of a generation batch in memory (`GRPOTrainer._buffered_inputs`) and in no checkpoint. A
 run resumed there would generate other completions. In place of pixels (`images.store`) the file holds their rows and
-digests, and a resume makes them again. Pixels of a transform, which may be random, are in the file.
+digests, and a resume makes them again. Pixels of a transform, which may be random, and of replayed rows are in it.
 """
 
 import hashlib
 import json
 import os
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,16 +47,19 @@ def layout(trainer: Any) -> dict[str, int]:
 
 
 def save_batch_in_use(trainer: Any, directory: str | os.PathLike[str]) -> None:
-    """Write this process's part of the batch, unless the next step generates.
+    """Write this process's part of the batch, unless the next step generates and replays none of it.
 
     The file has the micro-batches, the rows of their pixels or else these, and digests of the pixels. Tensors of part
     i are named `<i>/<name>`. Other values are JSON in the header; if one cannot be, no file is written, and a resume
     generates anew and says so.
     """
-    if not trainer._step % generate_every(trainer) or Path(directory) == Path(trainer.args.output_dir):
+    if Path(directory) == Path(trainer.args.output_dir) or not trainer._buffered_inputs:
+        return
+    if not trainer._step % generate_every(trainer) and not trainer._batch.thinning.replay.batches:
         return
     path, store = Path(directory) / file_name(trainer.accelerator.process_index), trainer._images.store
-    pixels = store.tensors if store.of_rows is None else {}
+    kept = slice(None) if store.of_rows is None else slice(-store.older or len(store), None)
+    pixels = {name: value[kept] for name, value in store.tensors.items() if len(value[kept])}
     tensors, others = {}, []
     for i, part in enumerate((*trainer._buffered_inputs, pixels)):
         others.append({name: value for name, value in part.items() if not torch.is_tensor(value)})
@@ -68,10 +72,11 @@ def save_batch_in_use(trainer: Any, directory: str | os.PathLike[str]) -> None:
 
 
 def resume_batch_in_use(trainer: Any, checkpoint: str | os.PathLike[str], run: dict[str, Any]) -> None:
-    """Load the batch on all processes, or say why a new one is generated. `run` is of the checkpoint's posterior."""
+    """Load the batch on all processes, or say what is lost without it. `run` is of the checkpoint's posterior."""
     here, there, batch, reason = layout(trainer), run["layout"], None, None
     trainer._buffered_inputs, trainer._step = None, run["micro_step"] if here == there else 0  # TRL 1.16: always 0
-    if not run["micro_step"] % (there["steps_per_generation"] * there["num_iterations"]):
+    in_use = run["micro_step"] % (there["steps_per_generation"] * there["num_iterations"])
+    if not (in_use or trainer._batch.thinning.replay.batches):
         return
     try:
         if changed := {name: (there[name], size) for name, size in here.items() if size != there[name]}:
@@ -82,31 +87,31 @@ def resume_batch_in_use(trainer: Any, checkpoint: str | os.PathLike[str], run: d
             for key in file.keys():  # noqa: SIM118
                 place, _, name = key.partition("/")
                 [*batch, pixels][int(place)][name] = file.get_tensor(key)
-        if rows is not None and digests:
-            pixels = process_again(trainer, rows)
-        if _digests(pixels) != digests:
+        store = process_again(trainer, rows) if rows is not None and digests else PixelStore(of_rows=rows)
+        store.append(pixels)
+        if _digests(store.tensors) != digests:
             raise ValueError(f"the pictures of the rows {rows} are others now, or the processor is another")
-        batch = send_to_device(batch, trainer.accelerator.device)
-        trainer._images.store = PixelStore(pixels, rows)
+        batch, trainer._images.store = send_to_device(batch, trainer.accelerator.device), store
     except Exception as error:  # of the file, a row or the processor; the other processes wait below
         reason = f"{type(error).__name__}: {error}"
     # If only some generated, they would wait for the others for ever.
     if (reason := next(filter(None, gather_object([reason])), None)) is None:
         trainer._buffered_inputs = batch
         return
-    trainer._step = 0  # else a part of the new batch would not be trained on
-    logger.warning(
-        f"{checkpoint} was saved inside a generation batch, which cannot go on ({reason}). A new generation batch is "
-        "chosen and generated, so this run does not repeat the stopped run."
-    )
+    if in_use:
+        trainer._step = 0  # else a part of the new batch would not be trained on
+        lost = f"was saved inside a generation batch, which cannot go on ({reason}). A new generation batch is chosen"
+    else:
+        lost = f"has no groups that can be trained on again ({reason}). Those of the next batches are"
+    logger.warning(f"{checkpoint} {lost}, so this run does not repeat the stopped run.")
 
 
-def process_again(trainer: Any, rows: list[int]) -> dict[str, torch.Tensor]:
+def process_again(trainer: Any, rows: list[int]) -> PixelStore:
     """Return the pixels of rows, read and processed as for their generation batch."""
     prompts = prompts_of(with_image_lists(trainer.selection.loader.decoder.load(rows)))
     with trainer._images.preparing(True):
         trainer._tokenize_prompts(prompts)
-    return trainer._images.store.tensors
+    return replace(trainer._images.store, of_rows=rows)
 
 
 def _digests(tensors: dict[str, torch.Tensor]) -> dict[str, str]:

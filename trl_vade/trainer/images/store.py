@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from trl.trainer.utils import split_pixel_values_by_grid, unsplit_pixel_values_by_grid
 
 from ..batch_rows import OF_IMAGES, PIXELS, taken, with_pixels_counted
@@ -25,10 +26,30 @@ class PixelStore:
     Attributes:
         tensors: by name (see `PIXELS`), with an entry in the first dimension for each number.
         of_rows: the rows of the training set that the pixels can be made of again; None if a transform made them.
+        older: how many of the last entries are of rows of earlier batches, which are replayed.
     """
 
     tensors: dict[str, torch.Tensor] = field(default_factory=dict)
     of_rows: list[int] | None = None
+    older: int = 0
+
+    def __len__(self) -> int:
+        return len(next(iter(self.tensors.values()), ()))
+
+    def append(self, pixels: dict[str, torch.Tensor]) -> int:
+        """Take the pixels of replayed rows in behind those of the batch; return the number of their first entry."""
+        first, self.older = len(self), len(PixelStore(pixels))
+        for name, new in pixels.items():
+            both = [self.tensors[name], new] if first else [new]
+            # Pictures of a batch are padded to its largest at their ends (Idefics).
+            shape = [max(sizes) for sizes in zip(*(value.shape[1:] for value in both), strict=True)]
+            self.tensors[name] = torch.cat([_padded(value, shape) for value in both])
+        return first
+
+
+def _padded(value: torch.Tensor, shape: list[int]) -> torch.Tensor:
+    sides = [side for size, own in zip(shape[::-1], value.shape[:0:-1], strict=True) for side in (0, size - own)]
+    return F.pad(value, sides)
 
 
 def distinct(values: Sequence[Hashable]) -> tuple[list[int], list[int]]:

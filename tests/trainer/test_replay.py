@@ -1,0 +1,231 @@
+"""`vade_replay`: what is trained on again, and that its gradient is TRL's of the same rows.
+
+Resumes: `test_battery.py`, `checkpoint/test_generation_batch.py`. Two processes: `tests/integration`.
+"""
+
+import itertools
+from collections import Counter
+
+import pytest
+import torch
+from datasets import Dataset
+from transformers import TrainerCallback
+from trl import GRPOTrainer
+from trl.trainer.utils import pad
+
+from tests.support.families import write_family
+from tests.support.marks import slow_but
+from tests.support.refusals import refused
+from tests.support.rows import text_of
+from tests.support.runs import (
+    SMALL_RUN,
+    always_half,
+    assert_equal_weights,
+    largest_difference,
+    logged,
+    rows_with_images,
+    weights,
+)
+from tests.support.vision_runs import picture_rows
+from tests.trainer.images.test_families import KEPT_ONCE
+from trl_vade import ConfigurationError, VADEGRPOConfig, VADEGRPOTrainer
+from trl_vade.trainer.batch_rows import loss_mask
+from trl_vade.trainer.grpo_config import with_vade_defaults
+from trl_vade.trainer.replay import Replay
+
+SGD = {"learning_rate": 0.3, "lr_scheduler_type": "constant", "optim": "sgd", "max_grad_norm": 1e9, "max_steps": 2}
+
+
+def second_group(completions, **columns):
+    return [float(i in (5, 6)) for i in range(len(completions))]
+
+
+class WeightsBefore(TrainerCallback):
+    """Notes the weights before each step."""
+
+    def __init__(self):
+        self.noted = []
+
+    def on_step_begin(self, args, state, control, model, **kwargs):
+        self.noted.append({name: value.clone() for name, value in model.state_dict().items()})
+
+
+def by_row(batch, name, mask):
+    """The values of each row of a batch without padding."""
+    return [row[kept.bool()] for row, kept in zip(batch[name], batch[mask], strict=True)]
+
+
+def in_trls_form(first, second, places, logps):
+    """A batch of TRL's of `places` in the rows of two batches, with the log-probabilities of the first ones."""
+    made = {}
+    for part, side in (("prompt", "left"), ("completion", "right")):
+        ids = [row for batch in (first, second) for row in by_row(batch, f"{part}_ids", f"{part}_mask")]
+        ids = [ids[place] for place in places]
+        made[f"{part}_ids"] = pad(ids, padding_value=0, padding_side=side)
+        made[f"{part}_mask"] = pad([torch.ones_like(row) for row in ids], padding_value=0, padding_side=side)
+    made["advantages"] = torch.cat([first["advantages"], second["advantages"]])[places]
+    made["old_per_token_logps"] = pad([logps[place] for place in places], padding_value=0.0)
+    made["num_items_in_batch"] = made["completion_mask"].sum()
+    return made
+
+
+def passed(trainer, batch):
+    """The log-probabilities of the tokens of each row, by stock's pass with the trainer's weights."""
+    ids, mask = (
+        torch.cat([batch[f"{part}_{what}"] for part in ("prompt", "completion")], 1) for what in ("ids", "mask")
+    )
+    with torch.no_grad():
+        logps = GRPOTrainer._get_per_token_logps_and_entropies(
+            trainer, trainer.model, ids, mask, batch["completion_ids"].shape[1]
+        )[0]
+    return by_row(batch | {"logps": logps}, "logps", "completion_mask")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"loss_type": "cispo"},
+        {"loss_type": "vespo"},
+        {"loss_type": "grpo"},
+        {"loss_type": "dr_grpo"},
+        {"loss_type": "luspo", "importance_sampling_level": "sequence"},
+        {"loss_type": "sapo"},
+        {"loss_type": "grpo", "importance_sampling_level": "sequence", "delta": 1.5},
+        {"loss_type": "grpo", "per_device_train_batch_size": 4, "gradient_accumulation_steps": 4},
+        {"off_policy_mask_threshold": 1e-4},
+    ],
+    ids=str,
+)
+def test_an_update_with_an_older_group_is_trls_of_the_same_rows(made, watched, settings):
+    before = WeightsBefore()
+    rows = Dataset.from_list([{"prompt": "say a digit above"[: 5 + 6 * (i % 3)], "id": str(i)} for i in range(24)])
+    trainer = made(second_group, rows, more={"callbacks": [before]}, vade_replay=1, **SGD | settings)
+    with watched() as (batches, _):
+        trainer.train()
+    (first, second), size = batches, len(batches[0]["advantages"])
+    live, new = ([place for place in range(size) if each["advantages"][place]] for each in batches)
+    assert 0 < len(live) < size - len(new)
+    assert logged(trainer, "vade/replayed_rows") == [0, len(live)]
+    dead = [place for place in range(size) if place not in new]
+    stock = made(trainer_class=GRPOTrainer, **SGD | settings)
+    stock.model.train()
+    stock.model.load_state_dict(before.noted[0])
+    logps = passed(stock, first)
+    stock.model.load_state_dict(before.noted[1])
+    logps += passed(stock, second)
+    places = live + [size + place for place in [*new, *dead[: len(dead) - len(live)]]]
+    batch = in_trls_form(first, second, places, logps)
+    stock.args.steps_per_generation = stock.current_gradient_accumulation_steps = 1
+    stock._compute_loss(stock.model, batch).backward()
+    expected = {name: each - 0.3 * each.grad for name, each in stock.model.named_parameters()}
+    found = weights(trainer)
+    moved = largest_difference(before.noted[1], expected)
+    assert largest_difference({name: found[name] for name in expected}, expected) < 1e-5 * moved
+    # The old group has moved, or this says nothing.
+    ratio = torch.cat([after - earlier for after, earlier in zip(passed(stock, first), logps[:size], strict=True)])
+    assert ratio.abs().max() > 1e-3
+
+
+@pytest.fixture
+def passes(monkeypatch):
+    """Of each pass of a loss the ages of its rows, the micro-batch, and how the log-probabilities have changed."""
+    noted, fill_in = [], Replay.fill_in
+
+    def noting(self, micro_batch, logps):
+        fill_in(self, micro_batch, logps)
+        change = (logps.detach() - micro_batch["old_per_token_logps"]) * loss_mask(micro_batch)
+        noted.append((self._ages(micro_batch), micro_batch, change))
+
+    monkeypatch.setattr(Replay, "fill_in", noting)
+    return noted
+
+
+def fifth_letter(completions, **columns):
+    return [float(sum(map(ord, text_of(each))) % 5 == 0) for each in completions]
+
+
+SPLIT = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 4}
+
+
+@pytest.mark.parametrize("iterations", [1, 2])
+@pytest.mark.parametrize("settings", [{"vade_sampler": "uniform"}, SPLIT], ids=str)
+def test_the_newest_groups_come_again_whole_and_no_update_is_larger_than_trls(run, passes, settings, iterations):
+    """A reward by place gives a gradient to 1, 3, 0 and 2 groups of four batches, over and over."""
+    calls, parts = itertools.count(), settings.get("gradient_accumulation_steps", 1)
+
+    def some(completions, **columns):
+        live = ((1,), (0, 1, 2), (), (2, 3))[next(calls) % 4]
+        return [float(i // 4 in live and i % 4 == 0) for i in range(len(completions))]
+
+    settings = settings | {"vade_down_sampling": "lossless", "vade_replay": 2, "num_iterations": iterations}
+    trainer = run(some, max_steps=8 * iterations, **settings)
+    found = []
+    for first in range(0, len(passes), parts * iterations):
+        ages = torch.cat([each[0] for each in passes[first:][:parts]])
+        numbers = torch.cat([each[1]["vade_group"] for each in passes[first:][:parts]])
+        assert {*Counter(numbers.tolist()).values()} == {4}
+        found.append(Counter(ages.tolist()))
+    # The fourth of each has 2 groups and takes 2 of the 3 that are two batches old.
+    cycle = [{0: 4, 1: 8}, {0: 12, 1: 4}, {1: 12, 2: 4}, {0: 8, 2: 8}]
+    assert found == [{0: 4}, *cycle[1:], *cycle]
+    assert logged(trainer, "vade/replayed_rows") == [0, 4, 16, 8, 8, 4, 16, 8]
+    assert logged(trainer, "vade/replay_age")[:3] == [1.0, 1.25, 2.0]
+    assert trainer.selection.feedback.rollouts == 8 * 16
+    assert logged(trainer, "vade/trained_completions")[-1] == iterations * sum(sum(each.values()) for each in found)
+
+
+@pytest.mark.parametrize("family", slow_but(("idefics3", "qwen2_5_vl"), KEPT_ONCE))
+def test_older_rows_keep_their_pictures(made, passes, tmp_path, family):
+    """At a rate of 0 a row has the log-probabilities that it was written with, if all of its inputs are the same."""
+    rows = picture_rows(8, pictures=(2, 1, 0, 1))
+    settings = {"learning_rate": 0.0, "max_steps": 4, "vade_replay": 3} | SPLIT
+    trainer = made(fifth_letter, rows, model=write_family(family, tmp_path), **settings)
+    trainer.train()
+    assert any(
+        age and count for ages, batch, _ in passes for age, count in zip(ages, batch["num_images"], strict=True)
+    )
+    assert max(change.abs().max() for _, _, change in passes) < 1e-5
+
+
+def test_where_every_group_has_a_gradient_and_without_replay_the_weights_are_those_of_before(run):
+    def split(completions, **columns):
+        return [float(i % 2) for i in range(len(completions))]
+
+    once, again = (run(split, vade_replay=batches) for batches in (0, 4))
+    assert_equal_weights(weights(once), weights(again))
+    assert sum(logged(again, "vade/replayed_rows")) == 0
+
+
+class SeesTheRows(VADEGRPOTrainer):
+    def compute_loss(self, *positional, **named):
+        return super().compute_loss(*positional, **named)
+
+
+def test_where_the_rows_are_not_ours_to_move_it_is_off_and_that_is_said(made, vision_model_path, caplog):
+    settings = {"vade_replay": 2, "vade_down_sampling": "live"}
+    trainer = made(trainer_class=SeesTheRows, **settings)
+    images = made(always_half, rows_with_images(), model=vision_model_path, vade_images_once=False, **settings)
+    agent = made(**settings)
+    agent.tools = [always_half]
+    found = [each._batch.thinning.replay.batches for each in (trainer, images)] + [Replay(agent, "live").batches]
+    assert found == [0, 0, 0]
+    assert [word for word in ("SeesTheRows.compute_loss", "images", "tools") if word not in caplog.text] == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "names"),
+    [
+        ({"vade_sampler": "uniform"}, ["vade_down_sampling=None", "none"]),
+        ({"vade_down_sampling": "d3s"}, ["vade_down_sampling='d3s'"]),
+        ({"beta": 0.1}, ["vade_down_sampling=None"]),
+        ({"gradient_accumulation_steps": 2, "steps_per_generation": 1}, ["gradient_accumulation_steps=2"]),
+    ],
+)
+def test_settings_that_it_cannot_work_with_are_refused_before_the_load(tmp_path, settings, names):
+    with refused(ConfigurationError, ["vade_replay=4", *names], ["vade_replay=0"]):
+        VADEGRPOConfig(str(tmp_path), **SMALL_RUN | settings, vade_replay=4)
+    args = VADEGRPOConfig(str(tmp_path), **SMALL_RUN | {"num_generations": 8, "vade_replay": 4})
+    args.per_device_train_batch_size = 12  # as on two processes
+    with refused(ConfigurationError, ["vade_replay=4", 12, "num_generations=8"], ["vade_replay=0"]):
+        with_vade_defaults(args)
