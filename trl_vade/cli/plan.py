@@ -32,6 +32,7 @@ class Plan:
     rows_per_generation_batch: int
     completions_per_generation_batch: int
     completions_per_update: int  # the last update of an epoch has fewer where micro-batches are left over
+    replayed_batches: int  # generation batches whose groups may be among these completions, too
     rows_per_update: float  # whose completions an update sees; several updates may share a row
     updates_per_generation_batch: float  # below 1 where an update takes several generation batches
     generation_batches_per_epoch: int
@@ -73,11 +74,14 @@ def plan_rows(plan: Plan) -> list[tuple[str, str]]:
         rollouts += f", of these {plan.initial_rollouts:,} before the first update"
     if plan.most_rollouts > plan.rollouts:
         rollouts += f"; with refills at most {plan.most_rollouts:,}"
+    update = f"{plan.completions_per_update:,} completions ({plan.rows_per_update:,g} rows' worth)"
+    if plan.replayed_batches:
+        update += f" at most, with groups of the {plan.replayed_batches} batches before"
     return [
         ("processes", f"{plan.processes}"),
         ("training rows", f"{plan.rows:,}"),
         ("a generation batch", f"{rows:,} rows x {completions // rows} = {completions:,} completions"),
-        ("an optimiser step", f"{plan.completions_per_update:,} completions ({plan.rows_per_update:,g} rows' worth)"),
+        ("an optimiser step", update),
         ("optimiser steps a generation batch", f"{plan.updates_per_generation_batch:g}"),
         ("generation batches", f"{plan.generation_batches:,} ({plan.generation_batches_per_epoch:,} an epoch)"),
         ("optimiser steps", f"{plan.updates:,}"),
@@ -143,6 +147,7 @@ def make_plan(args: GRPOConfig, rows: int) -> Plan:
         rows_per_generation_batch=batch_rows,
         completions_per_generation_batch=args.generation_batch_size,
         completions_per_update=per_update,
+        replayed_batches=args.vade_replay,
         rows_per_update=per_update / group,
         updates_per_generation_batch=micro_batches / accumulation,
         generation_batches_per_epoch=batches_per_epoch,

@@ -65,8 +65,9 @@ class VADEConsoleCallback(HarmlessCallback):
             seconds = (time.monotonic() - self._began) / max(state.global_step - self._first, 1)
             left = duration(seconds * (state.max_steps - state.global_step))
             times = "" if callback_of(self._trainer, Bar) else f" {seconds:.1f} s/step left {left}"  # as the bar has
-            size, kept = self._trainer.args.generation_batch_size, logs.get("vade/kept_rollouts")
-            saved = f" saved {1 - kept / size:.0%}" if kept is not None and kept < size else ""
+            size = self._trainer.args.generation_batch_size
+            trained = logs.get("vade/kept_rollouts", size) + logs.get("vade/replayed_rows", 0)
+            saved = f" saved {1 - trained / size:.0%}" if trained < size else ""
             self.say(f"step {state.global_step}/{state.max_steps} {figures(logs)}{saved}{times}")
 
     @harmless

@@ -1,9 +1,9 @@
 """Replay: live groups of the last generation batches fill the places that other groups leave in an update.
 
 A group without a gradient leaves its place in the update. Groups of the last batches that have one are trained on
-there again, newest first and whole, with the advantages and log-probabilities that they were written with. TRL's loss weighs
-their tokens by ratio and clips them. An update never holds more rows than TRL's. It is selective sample replay
-(VL-Rethinker, arXiv 2504.08837), with an age limit (arXiv 2606.04560).
+there again, newest first and whole, with the advantages and log-probabilities that they were written with. TRL's
+loss weighs their tokens by ratio and clips them. An update never holds more rows than TRL's. It is selective sample
+replay (VL-Rethinker, arXiv 2504.08837), with an age limit (arXiv 2606.04560).
 
 What may be replayed stands in the micro-batches of the last update, which TRL holds anyway. Groups that had no place
 there are gone: all that are newer come first in the next one. So those micro-batches are what a checkpoint keeps.

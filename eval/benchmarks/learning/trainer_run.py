@@ -66,6 +66,8 @@ def run(
             per_device_train_batch_size=of.groups * of.size,
             num_generations=of.size,
             num_iterations=of.passes,
+            vade_replay=of.replay,
+            vade_down_sampling="lossless" if of.replay else None,
             max_steps=batches * of.passes,
             learning_rate=learning_rate,
             lr_scheduler_type="constant",

@@ -9,7 +9,8 @@
 
 Each (trainer, repeat) is a process of its own, since two colocated engines do not fit on a GPU; the trainers take
 turns, and the turn of each repeat begins with another one. All completions have the same length. The rewards are a
-stand-in that costs nothing. `vade` trains on every row, `lossless` and `live` are the values of `vade_down_sampling`.
+stand-in that costs nothing. `vade` trains on every row, `lossless` and `live` are the values of `vade_down_sampling`,
+and `replay` is `lossless` after four other batches, whose groups it trains on again.
 `repeated` processes and keeps images TRL's way, `once` does it once a row, `tower` also encodes them once a pass, and
 `grouped` also sorts the completions of an optimiser step by row. With `vade_sampler="uniform"` all take the same rows
 as stock. `small` and `3b` have random weights and photographs of `--image_tokens`.

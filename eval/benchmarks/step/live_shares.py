@@ -15,7 +15,7 @@ from .given import Given
 from .memory import TensorMemory
 from .meters import Meter, images_counted
 from .one_run import model_and_rows, train, trainer_settings
-from .tables import in_turn
+from .tables import SETTINGS, in_turn
 
 
 def one_batch(
@@ -76,11 +76,12 @@ def measure(options: dict[str, Any]) -> Iterator[dict[str, Any]]:
     processor = AutoProcessor.from_pretrained(model)
     settings = trainer_settings(options, model)
     counts = ["flops"] if torch.cuda.is_available() else ["flops", "memory"]  # a GPU counts its memory in each run
+    before = max(SETTINGS.get(name, {}).get("vade_replay", 0) for name in options["trainers"])  # batches to replay
     for repeat in [*counts, *range(options["repeats"])]:
         counting, turn = (repeat, 0) if repeat in counts else (None, repeat)
         for share in options["live_shares"]:
             for name in in_turn(options["trainers"], turn):
                 sizes = (options["rows"], options["generations"], options["completion_tokens"])
                 given = Given(*sizes, share, processor.tokenizer)
-                figures = one_batch(name, given, model, rows, settings, None, counting=counting)
+                figures = one_batch(name, given, model, rows, settings, None, counting=counting, warmup=before)
                 yield {"repeat": repeat, "share": share} | figures

@@ -9,6 +9,7 @@ NAMES = {
     "vade": "trl_vade without thinning",
     "lossless": "trl_vade lossless",
     "live": "trl_vade live",
+    "replay": "trl_vade lossless, replay of four batches",
     "repeated": "trl_vade, images TRL's way",
     "once": "trl_vade, images once: processor, buffer",
     "tower": "trl_vade, images once: and tower",
@@ -17,6 +18,7 @@ NAMES = {
 SETTINGS: dict[str, dict[str, Any]] = {
     "lossless": {"vade_down_sampling": "lossless"},
     "live": {"vade_down_sampling": "live"},
+    "replay": {"vade_down_sampling": "lossless", "vade_replay": 4},
     "repeated": {"vade_images_once": False},
 }
 """Of those of our trainers that have any of their own."""

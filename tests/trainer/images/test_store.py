@@ -24,3 +24,12 @@ def test_an_unknown_layout_is_left_alone(pixels, more):
     assert store.tensors == {}
     found = kept_once(given | {"pixel_values": torch.rand(3, 3)}, IMAGES, PLACES, store)
     assert found["pixel_values"].flatten().tolist() == [0, 0, 1, 0, 1, 0, 1, 0]  # of picture 1 first, and each once
+
+
+def test_pixels_of_older_rows_are_padded_as_a_processor_pads():
+    store = PixelStore({"pixel_values": torch.ones(2, 3, 4)}, of_rows=[5])
+    assert store.append({"pixel_values": torch.full((1, 2, 5), 2.0)}) == 2
+    assert (len(store), store.older, store.tensors["pixel_values"].shape) == (3, 1, (3, 3, 5))
+    assert store.tensors["pixel_values"][2].tolist() == [[2.0] * 5, [2.0] * 5, [0.0] * 5]
+    assert store.tensors["pixel_values"][:2, :, :4].eq(1).all()
+    assert store.tensors["pixel_values"][:2, :, 4].eq(0).all()
