@@ -92,7 +92,7 @@ def printed(*flags):
 
 def test_the_number_of_processes_is_that_of_the_command_the_launch_or_the_recipe():
     assert "4 rows x 4 = 16" in printed("--plan_rows", 22, "--beta", "-0.0")
-    assert "at most, with groups of the 3 batches before" in printed("--plan_rows", 22, "--beta", 0.0, "--vade_replay", 3)
+    assert "up to 3 batches old" in printed("--plan_rows", 22, "--beta", 0.0, "--vade_replay", 3)
     assert "16 rows x 4 = 64" in printed("--plan_rows", 22, "--accelerate_config", "fsdp2")
     assert "8 rows x 4 = 32" in printed("--plan_rows", 22, "--accelerate_config", "fsdp2", "--num_processes", 2)
     for flags in (["--plan_processes", 2], ["--plan-processes=2"]):

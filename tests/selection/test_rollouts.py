@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trl_vade.selection.rollouts import enough_for, in_parts, most_varied, scheduled
+from trl_vade.selection.rollouts import enough_for, in_parts, most_varied, scheduled, spread
 
 GROUPS = np.array([[1, 0, 0, 0], [1, 1, 1, 1], [1, 1, 0, 0]], dtype=float)
 
@@ -64,3 +64,13 @@ def test_the_schedule_of_256_rows_in_16_parts_is_golden():
     assert [scheduled((0.2, 1.0), p) for p in progress] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
     assert scheduled(0.5, 0.7) == 0.5
     assert [(in_parts(rows, 4), enough_for(rows, 4)) for rows in (0, 5, 6.1, 8)] == [(4, 4), (4, 8), (8, 8), (8, 8)]
+
+
+@given(st.integers(0, 40), st.integers(0, 40), st.integers(1, 5))
+def test_others_lie_evenly_between_the_values(size, more, parts):
+    values = np.random.default_rng(size).permutation(100)[:size]
+    places = spread(values, more)
+    assert values[places[places < size]].tolist() == sorted(values)
+    assert places[places >= size].tolist() == [*range(size, size + more)]
+    shares = [(part >= size).sum() / len(part) for part in np.array_split(places, parts) if len(part) > 9]
+    assert all(abs(share - more / (size + more)) <= 0.2 for share in shares)

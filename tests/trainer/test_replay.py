@@ -66,18 +66,18 @@ def in_trls_form(first, second, places, logps):
     made["advantages"] = torch.cat([first["advantages"], second["advantages"]])[places]
     made["old_per_token_logps"] = pad([logps[place] for place in places], padding_value=0.0)
     made["num_items_in_batch"] = made["completion_mask"].sum()
+    made["tool_mask"] = (
+        made["completion_mask"] * (made["advantages"] != 0)[:, None]
+    )  # a KL term is of the others alone
     return made
 
 
-def passed(trainer, batch):
-    """The log-probabilities of the tokens of each row, by stock's pass with the trainer's weights."""
-    ids, mask = (
-        torch.cat([batch[f"{part}_{what}"] for part in ("prompt", "completion")], 1) for what in ("ids", "mask")
-    )
+def passed(trainer, batch, model=None):
+    """The log-probabilities of the tokens of each row, by a pass with the trainer's weights or another model's."""
+    whole = [torch.cat([batch[f"prompt_{name}"], batch[f"completion_{name}"]], 1) for name in ("ids", "mask")]
+    model, width = model or trainer.model, batch["completion_ids"].shape[1]
     with torch.no_grad():
-        logps = GRPOTrainer._get_per_token_logps_and_entropies(
-            trainer, trainer.model, ids, mask, batch["completion_ids"].shape[1]
-        )[0]
+        logps = trainer._get_per_token_logps_and_entropies(model, *whole, width)[0]
     return by_row(batch | {"logps": logps}, "logps", "completion_mask")
 
 
@@ -94,6 +94,7 @@ def passed(trainer, batch):
         {"loss_type": "grpo", "importance_sampling_level": "sequence", "delta": 1.5},
         {"loss_type": "grpo", "per_device_train_batch_size": 4, "gradient_accumulation_steps": 4},
         {"off_policy_mask_threshold": 1e-4},
+        {"beta": 0.5, "vade_down_sampling": "live"},
     ],
     ids=str,
 )
@@ -108,7 +109,7 @@ def test_an_update_with_an_older_group_is_trls_of_the_same_rows(made, watched, s
     assert 0 < len(live) < size - len(new)
     assert logged(trainer, "vade/replayed_rows") == [0, len(live)]
     dead = [place for place in range(size) if place not in new]
-    stock = made(trainer_class=GRPOTrainer, **SGD | settings)
+    stock = made(trainer_class=GRPOTrainer, **{k: v for k, v in (SGD | settings).items() if k != "vade_down_sampling"})
     stock.model.train()
     stock.model.load_state_dict(before.noted[0])
     logps = passed(stock, first)
@@ -116,6 +117,9 @@ def test_an_update_with_an_older_group_is_trls_of_the_same_rows(made, watched, s
     logps += passed(stock, second)
     places = live + [size + place for place in [*new, *dead[: len(dead) - len(live)]]]
     batch = in_trls_form(first, second, places, logps)
+    if stock.ref_model:
+        reference = [row for each in batches for row in passed(stock, each, stock.ref_model)]
+        batch["ref_per_token_logps"] = pad([reference[place] for place in places], padding_value=0.0)
     stock.args.steps_per_generation = stock.current_gradient_accumulation_steps = 1
     stock._compute_loss(stock.model, batch).backward()
     expected = {name: each - 0.3 * each.grad for name, each in stock.model.named_parameters()}

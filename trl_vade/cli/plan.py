@@ -76,7 +76,7 @@ def plan_rows(plan: Plan) -> list[tuple[str, str]]:
         rollouts += f"; with refills at most {plan.most_rollouts:,}"
     update = f"{plan.completions_per_update:,} completions ({plan.rows_per_update:,g} rows' worth)"
     if plan.replayed_batches:
-        update += f" at most, with groups of the {plan.replayed_batches} batches before"
+        update += f", at most, up to {plan.replayed_batches} batches old"
     return [
         ("processes", f"{plan.processes}"),
         ("training rows", f"{plan.rows:,}"),
