@@ -33,11 +33,23 @@ from trl_vade.trainer.batch_rows import joined, loss_mask
 from trl_vade.trainer.grpo_config import with_vade_defaults
 from trl_vade.trainer.replay import Replay
 
-SGD = {"learning_rate": 0.3, "lr_scheduler_type": "constant", "optim": "sgd", "max_grad_norm": 1e9, "max_steps": 2}
+SGD = {
+    "learning_rate": 0.3,
+    "lr_scheduler_type": "constant",
+    "optim": "sgd",
+    "max_grad_norm": 1e9,
+    "max_steps": 2,
+    "epsilon": 0.18,
+}
 
 
-def second_group(completions, **columns):
-    return [float(i in (5, 6)) for i in range(len(completions))]
+def second_group(calls):
+    """Gives a gradient to two rows of the first batch, and to four of each later one."""
+
+    def reward(completions, **columns):
+        return [0.0] * 4 + ([0.0, 0.5, 1.0, 0.5] if next(calls) == 0 else [0.0, 1.0, 1.0, 0.0]) + [0.0] * 8
+
+    return reward
 
 
 class WeightsBefore(TrainerCallback):
@@ -85,23 +97,30 @@ def passed(trainer, batch, model=None):
     "settings",
     [
         {},
-        {"loss_type": "cispo"},
+        {"loss_type": "cispo", "epsilon_high": 1.19},
         {"loss_type": "vespo"},
         {"loss_type": "grpo"},
         {"loss_type": "dr_grpo"},
-        {"loss_type": "luspo", "importance_sampling_level": "sequence"},
+        {"loss_type": "luspo", "importance_sampling_level": "sequence", "epsilon": 0.35},
         {"loss_type": "sapo"},
         {"loss_type": "grpo", "importance_sampling_level": "sequence", "delta": 1.5},
         {"loss_type": "grpo", "per_device_train_batch_size": 4, "gradient_accumulation_steps": 4},
         {"off_policy_mask_threshold": 1e-4},
-        {"beta": 0.5, "vade_down_sampling": "live"},
+        {
+            "beta": 0.5,
+            "vade_down_sampling": "live",
+            "per_device_train_batch_size": 4,
+            "gradient_accumulation_steps": 4,
+        },
     ],
     ids=str,
 )
 def test_an_update_with_an_older_group_is_trls_of_the_same_rows(made, watched, settings):
     before = WeightsBefore()
     rows = Dataset.from_list([{"prompt": "say a digit above"[: 5 + 6 * (i % 3)], "id": str(i)} for i in range(24)])
-    trainer = made(second_group, rows, more={"callbacks": [before]}, vade_replay=1, **SGD | settings)
+    trainer = made(
+        second_group(itertools.count()), rows, more={"callbacks": [before]}, vade_replay=1, **SGD | settings
+    )
     with watched() as (batches, _):
         trainer.train()
     (first, second), size = batches, len(batches[0]["advantages"])
@@ -126,9 +145,19 @@ def test_an_update_with_an_older_group_is_trls_of_the_same_rows(made, watched, s
     found = weights(trainer)
     moved = largest_difference(before.noted[1], expected)
     assert largest_difference({name: found[name] for name in expected}, expected) < 1e-5 * moved
-    # The old group has moved, or this says nothing.
-    ratio = torch.cat([after - earlier for after, earlier in zip(passed(stock, first), logps[:size], strict=True)])
-    assert ratio.abs().max() > 1e-3
+    # Some of the old tokens are clipped, or this says nothing.
+    clipped = []
+    for place, now in zip(live, [passed(stock, first)[place] for place in live], strict=True):
+        ratio = (now - logps[place]).exp()
+        if "importance_sampling_level" in settings:
+            ratio = (now - logps[place]).mean().exp().expand(len(now))
+        low, high = 1 - trainer.epsilon_low, 1 + trainer.epsilon_high
+        if settings.get("loss_type") == "cispo":
+            low, high = 0.0, 1.19
+        clipped += ((ratio > high) if first["advantages"][place] > 0 else (ratio < low)).tolist()
+    if "gradient_accumulation_steps" not in settings:  # else a mean of those of the micro-batches
+        assert logged(trainer, "vade/replay_clip_ratio") == pytest.approx([sum(clipped) / len(clipped)])
+    assert 0 < sum(clipped) < len(clipped)
 
 
 @pytest.fixture
@@ -222,6 +251,12 @@ def test_rows_of_other_widths_are_padded_as_trl_pads_and_what_they_lack_stands_f
     assert (both["num_images"], [len(each) for each in both["pixel_values"]]) == ([1, 0], [2, 0])
     both = joined([part(2, 3, importance_sampling_ratio=of_row), part(2, 1, importance_sampling_ratio=of_row)])
     assert both["importance_sampling_ratio"].tolist() == [[0.5], [0.5]]
+
+
+def test_a_group_comes_whole_or_not_at_all(run):
+    trainer = run(lambda completions, **columns: [i % 2 for i in range(len(completions))], vade_replay=1, max_steps=1)
+    older = [trainer._batch.thinning.replay._older({}, room, trainer._buffered_inputs, None) for room in (3, 7, 16)]
+    assert [len(each["vade_group"]) if each else 0 for each in older] == [0, 4, 16]
 
 
 class SeesTheRows(VADEGRPOTrainer):

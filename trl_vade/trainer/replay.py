@@ -144,8 +144,9 @@ class Replay:
         mask, change = loss_mask(micro_batch) * older, logps - micro_batch[OLD]
         if trainer.importance_sampling_level == "sequence":
             change = ((change * mask).sum(1) / mask.sum(1).clamp(min=1.0))[:, None].expand_as(mask)
-        advantages = micro_batch["advantages"].reshape(len(mask), -1)
-        clipped = torch.where(
-            advantages > 0, change.exp() > 1 + trainer.epsilon_high, change.exp() < 1 - trainer.epsilon_low
-        )
+        ratio, gains = change.exp(), micro_batch["advantages"].reshape(len(mask), -1) > 0
+        low, high = 1 - trainer.epsilon_low, 1 + trainer.epsilon_high
+        if trainer.loss_type == "cispo":
+            low, high = 0.0, trainer.epsilon_high
+        clipped = torch.where(gains, ratio > high, ratio < low)
         self.counts = torch.stack([(clipped * mask).sum(), mask.sum()])
