@@ -22,7 +22,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "greedy after initial rollouts": {"vade_sampler": "greedy", "vade_posterior_init": "rollout"},
     "even shares of the tasks": {"vade_stratify_by": "task"},
     "dynamic sampling": {"vade_dynamic_sampling": True},
-    "groups that come again": {"vade_replay": 2},
+    "groups that come again": {"vade_replay": 2, "num_generations": 2},
     "variants, D3S": {"vade_variants": "of", "vade_advantage": "diva", "vade_down_sampling": "d3s"},
 }
 QUICK = ("two iterations", "adaptive entropy")
