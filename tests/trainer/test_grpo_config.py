@@ -67,7 +67,7 @@ def test_a_setting_of_ones_own_goes_before_the_presets_which_can_be_set_later(ma
 def test_only_fields_that_begin_with_vade_are_new_and_one_of_the_parents_changed(make_args):
     parents = {field.name for field in fields(GRPOConfig)}
     new = {field.name for field in fields(VADEGRPOConfig)} - parents
-    assert len(new) == 22
+    assert len(new) == 23
     assert [name for name in new if not name.startswith("vade_")] == []
     ours, stock = make_args(), make_args(GRPOConfig)
     changed = [name for name in parents - {"logging_dir"} if getattr(ours, name) != getattr(stock, name)]
@@ -113,6 +113,7 @@ REFUSED = {
     "vade_dynamic_sampling": NO_SWITCH,
     "vade_max_refills": [0, -1, 1.5, True, None, 1001],
     "vade_down_sampling": ["some"],
+    "vade_replay": [-1, 1001, 1.5, True, None],
     "vade_keep_rollouts": [0, 1.5, [], [0.1, 0.2, 0.3], [0.5, 0], "0.5"],
     "vade_keep_tokens": [0, [0.5, True]],
     "vade_images_once": NO_SWITCH,

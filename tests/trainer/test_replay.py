@@ -141,7 +141,7 @@ def test_an_update_with_an_older_group_is_trls_of_the_same_rows(made, watched, s
         batch["ref_per_token_logps"] = pad([reference[place] for place in places], padding_value=0.0)
     stock.args.steps_per_generation = stock.current_gradient_accumulation_steps = 1
     stock._compute_loss(stock.model, batch).backward()
-    expected = {name: each - 0.3 * each.grad for name, each in stock.model.named_parameters()}
+    expected = {name: each.detach() - 0.3 * each.grad for name, each in stock.model.named_parameters()}
     found = weights(trainer)
     moved = largest_difference(before.noted[1], expected)
     assert largest_difference({name: found[name] for name in expected}, expected) < 1e-5 * moved
