@@ -35,7 +35,8 @@ shares = []
 
 def has_even_length(completions, id, **kwargs):
     shares.append(id)
-    return [float(len(completion[0]["content"]) % 2 == 0) for completion in completions]
+    alive = trainer.state.global_step < 2 or PartialState().is_main_process  # else the group before comes again
+    return [float(alive and len(completion[0]["content"]) % 2 == 0) for completion in completions]
 
 
 def rows_with_images():
@@ -74,6 +75,7 @@ args = VADEGRPOConfig(
     learning_rate=1e-2,
     beta=0.5,
     vade_down_sampling="live",
+    vade_replay=1,
     sync_ref_model=True,
     ref_model_sync_steps=3,
     use_cpu=True,
@@ -117,6 +119,7 @@ with open(f"{output_dir}/rank-{PartialState().process_index}.json", "w") as file
             "visits": posterior.visits.tolist(),
             "rollouts": trainer.selection.feedback.rollouts,
             "staleness": [e["vade/staleness"] for e in trainer.state.log_history if "vade/staleness" in e],
+            "replayed": [e["vade/replayed_rows"] for e in trainer.state.log_history if "vade/replayed_rows" in e],
             "loss": [e["loss"] for e in trainer.state.log_history if "loss" in e],
             "kl": [e["kl"] for e in trainer.state.log_history if "kl" in e],
         },

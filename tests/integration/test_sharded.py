@@ -83,6 +83,7 @@ def test_a_sharded_run_resumes_bit_for_bit_inside_a_generation_batch(runs):
         for name in ("alpha", "visits", "rollouts", "loss"):
             assert mine[name] == theirs[name]
         assert mine["kl"][-1] == theirs["kl"][-1] > 0
+        assert theirs["replayed"] == [0, 4]  # the batch that the checkpoint is inside of
     assert resumed_reference == reference == saved_reference(directory / "checkpoint-3")
     assert resumed_weights.keys() == weights.keys()
     assert all(resumed_weights[name].equal(weights[name]) for name in weights)

@@ -11,7 +11,7 @@ the same rollouts to spend. Stages:
     freeze     what the tuning has found, with the date, into `frozen.json`
     look       what varies replay, on six seeds of its own
     runs       all arms on 16 fresh seeds
-    trainer    vanilla GRPO and the default through `VADEGRPOTrainer` itself, on the first four seeds of `runs`
+    trainer    three arms through `VADEGRPOTrainer` itself, on the first four seeds of `runs`
     report     tables on the standard output, a picture beside the results
 
 A run that is in the results file is not made again, so the benchmark is taken up where it was, seed by seed.

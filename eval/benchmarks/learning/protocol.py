@@ -55,6 +55,7 @@ LOOK = range(800, 806)
 RUNS = range(820, 836)
 LOOKED_AT = ("staged", "wide", "many_impossible", "no_headroom")
 IN_TRAINER = ("staged", "no_headroom")
+THROUGH_TRAINER = ("vanilla", "default", "default, replay, more passes")
 FACTOR = 2.0  # between neighbouring learning rates
 FROZEN = Path(__file__).parent / "frozen.json"
 
@@ -197,12 +198,10 @@ def tasks(
     for seed in seeds:
         for regime in [name for name in places if name in {*regimes}]:
             arms = frozen_arms(regime)
-            wanted = (
-                looked(*arms["default, replay, more passes"]) if stage == "look" else [arms[role] for role in roles]
-            )
-            wanted = [
-                (arm, rate) for arm, rate in wanted if stage != "trainer" or not (arm.replay or arm.rule == ORACLE)
-            ]
+            if stage == "look":
+                wanted = looked(*arms["default, replay, more passes"])
+            else:
+                wanted = [arms[role] for role in roles if stage != "trainer" or role in THROUGH_TRAINER]
             every = own(task(stage, regime, arm, rate, seed) for arm, rate in dict.fromkeys(wanted))
             if not {*map(key, every)} <= everywhere:  # all of a seed on one machine: these are the pairs
                 lacking += [t for t in every if key(t) not in done]
