@@ -56,12 +56,12 @@ def test_a_plan_counts_what_the_run_then_counts(name, text_model_path, make_args
 
 
 def test_refills_stay_below_what_the_plan_says_at_most(text_model_path, make_args):
-    args = make_args(max_steps=3, vade_dynamic_sampling=True, vade_max_refills=2)
+    args = make_args(max_steps=3, vade_dynamic_sampling=True)
     plan = make_plan(args, 24)
     trainer = train(text_model_path, rows(24), args)
     assert plan.updates == trainer.state.global_step
     assert plan.rollouts == 3 * 16
-    assert plan.rollouts < trainer.selection.feedback.rollouts <= plan.most_rollouts == 3 * 3 * 16
+    assert plan.rollouts < trainer.selection.feedback.rollouts <= plan.most_rollouts == 3 * 11 * 16
 
 
 def test_the_initial_rollouts_are_filled_up_until_they_divide_among_processes(tmp_path):

@@ -56,13 +56,13 @@ def settings_page() -> str:
             [[f"[`{field.name}`](#{field.name})", _first_sentence(field), _default(field)] for field in ours],
         ),
         "## Presets",
-        "`vade_preset` chooses the values of the settings that are `None`, and four rules that are no settings. "
-        "`information_gain` is p(1-p)^2 (eq. 4 of the paper), or p(1-p) where it is symmetric. With "
-        "`signal_aware_decay` a chosen row forgets by `vade_decay_sampled` only if its group had a gradient, else by "
-        "`vade_decay_unsampled`. With `even_rest` a chosen row rests for the share of an epoch that even draws would "
-        "give of groups with a gradient, at least for `vade_cooldown`. `prior` is the belief about a row that was not "
-        "chosen yet: any pass rate, or what the words of the prompts tell. `paper_greedy` is `paper` with the sampler "
-        "`greedy`.",
+        "`vade_preset` chooses the values of the settings that are `None`, and six rules that are no settings. "
+        "`information_gain` is p(1-p)^2 (eq. 4 of the paper), or p(1-p) where it is symmetric. `decay_sampled` and "
+        "`decay_unsampled` are the shares of its counts that a chosen row and any other one keep in one generation "
+        "batch (eqs. 5 and 6). With `signal_aware_decay` the first is that of rows alone whose group had a gradient. "
+        "With `even_rest` a chosen row rests for the share of an epoch that even draws would give of groups with a "
+        "gradient, at least for `vade_cooldown`. `prior` is the belief about a row that was not chosen yet: any pass "
+        "rate, or what the words of the prompts tell. `paper_greedy` is `paper` with the sampler `greedy`.",
         table(
             ["preset", *(f"`vade_{name}`" if f"vade_{name}" in hints else name for name in names)],
             [[f"`{preset}`", *(_value(PRESETS[preset][name]) for name in names)] for preset in PRESETS],

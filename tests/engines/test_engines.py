@@ -159,7 +159,7 @@ def test_a_sleeping_engine_gets_sharded_weights_after_forward_passes_without_a_b
 
 @pytest.mark.parametrize(
     "more",
-    [{"vade_dynamic_sampling": True, "vade_max_refills": 1}, {"vllm_tensor_parallel_size": 2}],
+    [{"vade_dynamic_sampling": True}, {"vllm_tensor_parallel_size": 2}],
     ids=["an engine each, with refills", "one engine between them"],
 )
 def test_two_processes_agree_with_their_engines_and_resume_bit_for_bit(tmp_path, more):

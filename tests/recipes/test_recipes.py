@@ -101,7 +101,7 @@ def test_variants_differ_only_where_they_should(name):
     base = settings_of("qwen2_5_vl_3b_grpo_vanilla")
     of_size = {"model_name_or_path"}
     of_algorithm = {"importance_sampling_level", "epsilon", "epsilon_high", "loss_type"}
-    of_arm = {"vade_sampler", "vade_preset", "vade_decay_sampled", "vade_decay_unsampled", "vade_posterior_init"}
+    of_arm = {"vade_sampler", "vade_preset", "vade_posterior_init"}
     allowed = {"output_dir"}
     allowed |= of_size if size != "3b" else set()
     allowed |= of_algorithm if algorithm != "grpo" else set()
@@ -125,7 +125,7 @@ def test_the_arm_is_the_papers_rule_or_vanilla(name, parsed):
     assert (args.vade_sampler, args.vade_preset) == ("thompson", "paper")
     assert setting(args, "information_gain") == "asymmetric"
     assert (setting(args, "signal_aware_decay"), setting(args, "cooldown")) == (False, 0.0)
-    assert (args.vade_decay_sampled, args.vade_decay_unsampled) == (0.2, 0.999)
+    assert (setting(args, "decay_sampled"), setting(args, "decay_unsampled")) == (0.2, 0.999)
 
 
 @pytest.mark.parametrize("name", ADAPTERS)

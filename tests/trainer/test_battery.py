@@ -107,8 +107,8 @@ def odd_length(completions, **columns):
 
 
 RESUMED = {
-    "refills": lambda: {"vade_dynamic_sampling": True, "vade_max_refills": 3, "steps_per_generation": 2},
-    "refills of uniform": lambda: {"vade_dynamic_sampling": True, "vade_max_refills": 3, "vade_sampler": "uniform"},
+    "refills": lambda: {"vade_dynamic_sampling": True, "steps_per_generation": 2},
+    "refills of uniform": lambda: {"vade_dynamic_sampling": True, "vade_sampler": "uniform"},
     "left out rows in two iterations": lambda: {"vade_down_sampling": "lossless", "num_iterations": 2},
     "D3S": lambda: {"vade_down_sampling": "d3s", "steps_per_generation": 4, "per_device_train_batch_size": 4},
     "the spread of a reward": lambda: {"reward": unique_letters},

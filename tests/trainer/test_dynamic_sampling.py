@@ -86,6 +86,11 @@ def refilled(text_model_path, tmp_path_factory):
     )
 
 
+@pytest.fixture
+def one_refill(monkeypatch):
+    monkeypatch.setattr("trl_vade.trainer.batch.MAX_REFILLS", 1)
+
+
 @pytest.fixture(scope="module")
 def defaults(text_model_path, tmp_path_factory):
     """One recorded run for the tests that only look at it: trainer, `Trained`, `Counted`."""
@@ -138,11 +143,11 @@ def unpadded(part, *names):
         yield tuple(torch.cat([part[f"{name}_ids"][i][part[f"{name}_mask"][i].bool()] for name in names]).tolist())
 
 
-def test_each_completion_is_trained_on_with_its_own_reward(refilled):
+def test_each_completion_is_trained_on_with_its_own_reward(refilled, one_refill):
     def by_the_tokens(completions, completion_ids, **columns):
         return [float(sum(ids) % 5 == 0) for ids in completion_ids]
 
-    settings = {"beta": 0.1, "num_iterations": 2, "loss_type": "grpo", "vade_max_refills": 1}
+    settings = {"beta": 0.1, "num_iterations": 2, "loss_type": "grpo"}
     trainer, trained = refilled(by_the_tokens, **settings)
     assert sum(refills(trainer)) > 0
     seen = [
@@ -180,8 +185,8 @@ def test_a_completion_is_trained_on_with_the_prompt_that_it_answers_whatever_a_t
     } <= (answered)
 
 
-def test_images_are_refilled_too(refilled, vision_model_path):
-    sizes = {"max_steps": 3, "per_device_train_batch_size": 8, "num_generations": 2, "vade_max_refills": 2}
+def test_images_are_refilled_too(refilled, one_refill, vision_model_path):
+    sizes = {"max_steps": 3, "per_device_train_batch_size": 8, "num_generations": 2}
     counted = Counted(first_letter)
     trainer, trained = refilled(counted, rows_with_images(), model=vision_model_path, **sizes)
     assert sum(refills(trainer)) > 0
@@ -291,21 +296,21 @@ def messages(caplog, words):
     return [record.getMessage() for record in caplog.records if words in record.getMessage()]
 
 
-def test_when_the_refills_are_used_up_the_run_goes_on_and_says_so_once(refilled, caplog, monkeypatch):
+def test_when_the_refills_are_used_up_the_run_goes_on_and_says_so_once(refilled, one_refill, caplog, monkeypatch):
     # An outage of the reward is taken for the truth.
     monkeypatch.setattr("trl_vade.selection.watch.OutageGuard.judge", lambda guard, *groups, **signal: None)
     logger.warning_once.cache_clear()  # said before, in another test
-    trainer, trained = refilled(dead, vade_max_refills=1, max_steps=12)
+    trainer, trained = refilled(dead, max_steps=12)
     assert trainer.state.global_step == 12
     assert refills(trainer) == [1.0] * 12
     assert trainer.selection.feedback.rollouts == 12 * 2 * 16
     assert [advantages.tolist() for advantages in trained.advantages()] == [[0.0]] * 12  # a batch has a row
-    assert len(messages(caplog, "vade_max_refills=1")) == 1
+    assert len(messages(caplog, "(1 at most)")) == 1
     assert "for 10 generation batches" in messages(caplog, "No group has had")[0]  # not for 5, of two rounds each
 
 
-def test_what_was_found_is_kept_when_the_refills_are_used_up(refilled):
-    trainer, trained = refilled(vade_max_refills=1, vade_sampler="uniform")
+def test_what_was_found_is_kept_when_the_refills_are_used_up(refilled, one_refill):
+    trainer, trained = refilled(vade_sampler="uniform")
     rounds = rounds_of(trainer)
     found = [min(4, sum(row % 3 == 0 for line in each for row in line["sample_index"])) for each in rounds]
     assert set(found) & {1, 2, 3}
@@ -348,8 +353,8 @@ ENDLESS = {"generation_kwargs": {"suppress_tokens": [0, 2]}}
         (alternating, ENDLESS, 0.0),
     ],
 )
-def test_a_group_is_refilled_where_trl_trains_on_nothing_of_it(refilled, reward, settings, wanted):
-    trainer, _ = refilled(reward, vade_max_refills=1, max_steps=1, **settings)
+def test_a_group_is_refilled_where_trl_trains_on_nothing_of_it(refilled, one_refill, reward, settings, wanted):
+    trainer, _ = refilled(reward, max_steps=1, **settings)
     assert refills(trainer) == [wanted]
 
 

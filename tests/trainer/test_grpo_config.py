@@ -67,7 +67,7 @@ def test_a_setting_of_ones_own_goes_before_the_presets_which_can_be_set_later(ma
 def test_only_fields_that_begin_with_vade_are_new_and_one_of_the_parents_changed(make_args):
     parents = {field.name for field in fields(GRPOConfig)}
     new = {field.name for field in fields(VADEGRPOConfig)} - parents
-    assert len(new) == 23
+    assert len(new) == 20
     assert [name for name in new if not name.startswith("vade_")] == []
     ours, stock = make_args(), make_args(GRPOConfig)
     changed = [name for name in parents - {"logging_dir"} if getattr(ours, name) != getattr(stock, name)]
@@ -100,9 +100,7 @@ NO_SWITCH, NO_NAME, NO_SHARE = ["false", 0, 1, None, np.bool_(True)], ["", 3, ["
 REFUSED = {
     "vade_preset": ["paranoid", None],
     "vade_sampler": ["thomson", 3, "a b:C", "a:", []],
-    "vade_cooldown": [*NO_SHARE, 1, 1.0, 3],
-    "vade_decay_sampled": [*NO_SHARE, 1.001, 20, INFINITY, np.float32(0.5)],
-    "vade_decay_unsampled": [*NO_SHARE, 1.001],
+    "vade_cooldown": [*NO_SHARE, 1, 1.0, 3, INFINITY, np.float32(0.5)],
     "vade_stratify_by": NO_NAME,
     "vade_variants": NO_NAME,
     "vade_variant_groups": [-1, 101, 1.0, True, None],
@@ -111,7 +109,6 @@ REFUSED = {
     "vade_posterior_init": ["warm", "rolout", "", "Prior", "\0"],
     "vade_warm_start_discount": [*NO_SHARE, 0, 0.0, 1.1, None],
     "vade_dynamic_sampling": NO_SWITCH,
-    "vade_max_refills": [0, -1, 1.5, True, None, 1001],
     "vade_down_sampling": ["some"],
     "vade_replay": [-1, 1001, 1.5, True, None],
     "vade_keep_rollouts": [0, 1.5, [], [0.1, 0.2, 0.3], [0.5, 0], "0.5"],
@@ -125,7 +122,6 @@ REFUSED = {
 TEXTS = {name for name, values in REFUSED.items() if values is NO_NAME} | {"vade_posterior_hub_id"}
 ACCEPTED = {
     "vade_cooldown": [None, 0, 0.99],
-    "vade_decay_sampled": [None, 0, 1, 0.0, 1.0],
     "vade_warm_start_discount": [0.01, 1],
     "vade_success_threshold": [None, "auto", "spread", -1, 0.5],
     "vade_max_prompt_length": [None, 1, 10**9],
@@ -213,12 +209,12 @@ def test_settings_of_each_type_are_read_from_flags(make_args, capsys):
     parsed, made = parse(), make_args()
     assert [name for name in VADE_DEFAULTS if getattr(parsed, name) != getattr(made, name)] == []
     flags = {
-        **{"sampler": "greedy", "decay_unsampled": "1", "success_reward": "accuracy", "max_refills": "4"},
+        **{"sampler": "greedy", "cooldown": "0", "success_reward": "accuracy", "max_prompt_length": "4"},
         **{"images_once": "false", "down_sampling": "rows"},
     }
     words = [word for name, value in flags.items() for word in (f"--vade_{name}", value)]
     config = parse(*words, "--vade_dynamic_sampling", "--vade_keep_rollouts", "0.25", "1")
-    wanted = {"sampler": "greedy", "decay_unsampled": 1, "success_reward": "accuracy", "max_refills": 4}
+    wanted = {"sampler": "greedy", "cooldown": 0, "success_reward": "accuracy", "max_prompt_length": 4}
     wanted |= {"images_once": False, "down_sampling": "rows", "dynamic_sampling": True, "keep_rollouts": [0.25, 1.0]}
     assert {name: getattr(config, f"vade_{name}") for name in wanted} == wanted
     with pytest.raises(SystemExit):
@@ -246,7 +242,7 @@ def test_a_flag_goes_before_the_value_of_the_recipe(tmp_path):
 @dataclass
 class MyConfig(GRPOConfig):
     my_field: str = "mine"
-    vade_max_refills: int = 7
+    vade_replay: int = 0
 
 
 @pytest.mark.parametrize("kind", [GRPOConfig, MyConfig])
@@ -262,8 +258,8 @@ def test_another_config_gets_the_defaults_and_is_otherwise_as_it_was(make_args, 
 
 def test_a_field_that_was_set_later_is_looked_at_too(make_args):
     args = make_args()
-    args.vade_decay_sampled = 2
-    with refused(ConfigurationError, ["vade_decay_sampled=2"]):
+    args.vade_cooldown = 2
+    with refused(ConfigurationError, ["vade_cooldown=2"]):
         with_vade_defaults(args)
 
 

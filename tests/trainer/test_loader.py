@@ -68,7 +68,7 @@ CASES = {
         "dataloader_num_workers": 2,
     },
     "two iterations of two accumulations": {"num_iterations": 2, "steps_per_generation": 2, "max_steps": 6},
-    "dynamic sampling": {"vade_dynamic_sampling": True, "vade_max_refills": 1},
+    "dynamic sampling": {"vade_dynamic_sampling": True},
 }
 
 
@@ -108,8 +108,8 @@ def test_each_image_is_decoded_once_a_generation_batch_and_none_for_a_batch_that
         slow({"num_iterations": 2}, [1]),
         slow({"steps_per_generation": 2, "gradient_accumulation_steps": 2}, [1, 2, 3]),
         slow({"max_steps": -1, "num_train_epochs": 1}, [1, 2]),
-        # Every group is refused, so each batch has one refill: two steps of the posterior a batch.
-        ({"reward": lambda completions, **columns: [0.0] * len(completions), **CASES["dynamic sampling"]}, [2, 4, 6]),
+        # Every group is refused, so a batch has refills, each a step of the posterior, until too few rows are left.
+        ({"reward": lambda completions, **columns: [0.0] * len(completions), **CASES["dynamic sampling"]}, [3, 6, 8]),
     ],
 )
 def test_the_next_batch_is_begun_after_each_but_the_last_and_after_its_last_refill(start, changes, after, prefetches):

@@ -23,7 +23,7 @@ from trl_vade.trainer.seams import lacking
 
 PLACES = {
     "default": {},
-    "refills": {"vade_dynamic_sampling": True, "vade_max_refills": 2},
+    "refills": {"vade_dynamic_sampling": True},
     "D3S": {"vade_down_sampling": "d3s"},
     "uniform": {"vade_sampler": "uniform"},
 }

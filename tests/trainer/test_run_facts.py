@@ -105,8 +105,8 @@ def test_a_report_names_command_settings_and_versions(trained, text_model_path, 
     assert (about["model"], about["rows"], about["rewards"]) == (text_model_path, 24, ["says_a_digit"])
     assert about["validation_answers"] == {"a": 24 * 4, "b": 24 * 4}
     assert {"learning_rate", "seed"} <= {*about["changed_settings"]}
-    assert "vade_decay_sampled" not in about["changed_settings"]
-    assert about["settings"]["vade_decay_sampled"] == 0.2  # the preset's
+    assert "vade_cooldown" not in about["changed_settings"]
+    assert about["settings"]["vade_cooldown"] == 0.5  # the preset's
     assert {"trl_vade", "trl", "torch", "transformers"} <= about["versions"].keys()
     assert about["hardware"] == "1 x CPU"
     assert shlex.split(about["command"])[0].startswith(("python", "pytest"))

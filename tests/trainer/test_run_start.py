@@ -280,7 +280,7 @@ def test_a_run_that_fails_leaves_nothing_of_itself_to_the_next(made, text_rows, 
 
 SETTINGS = {
     "default, ended inside a generation batch": {"num_iterations": 2},
-    "dynamic sampling and a transform": {"vade_dynamic_sampling": True, "vade_max_refills": 2},
+    "dynamic sampling and a transform": {"vade_dynamic_sampling": True},
     "d3s": {"vade_down_sampling": "d3s"},
     "initial rollouts": {"vade_posterior_init": "rollout"},
     "the entropy's controller": {"use_adaptive_entropy": True, "entropy_coef_delta": 0.1},

@@ -24,10 +24,9 @@ def settings_of(sampler):
 
 
 def test_every_setting_of_the_thompson_sampler_arrives(make_args):
-    asked = {"decay_sampled": 0.3, "decay_unsampled": 0.9, "cooldown": 0.5}
-    args = make_args(**{f"vade_{name}": value for name, value in asked.items()}, num_generations=8, seed=9)
+    args = make_args(vade_cooldown=0.5, num_generations=8, seed=9)
     sampler = make_sampler(args, 8, num_groups=2)
-    wanted = {"gain": "asymmetric", "greedy": False, "cooldown": 2, "decay_sampled": 0.3, "decay_unsampled": 0.9}
+    wanted = {"gain": "asymmetric", "greedy": False, "cooldown": 2, "decay_sampled": 0.2, "decay_unsampled": 0.999}
     wanted |= {"prior": "prompts", "even_rest": 4, "num_generations": 8, "signal_aware_decay": True}
     assert settings_of(sampler).items() >= wanted.items()
     assert sampler.state_dict()["seed"] == 9

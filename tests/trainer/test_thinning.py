@@ -70,7 +70,7 @@ SPLIT = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 4}
         SPLIT | {"gradient_accumulation_steps": 8, "steps_per_generation": 4},
         slow({"pad_to_multiple_of": 4}),
         slow({"vade_sampler": "uniform"}),
-        {"vade_dynamic_sampling": True, "vade_max_refills": 1},
+        {"vade_dynamic_sampling": True},
         slow(TWO_REWARDS),
         slow(TWO_REWARDS | {"multi_objective_aggregation": "normalize_then_sum"}),
         {"more": {"peft_config": LoraConfig(target_modules=["q_proj"], init_lora_weights="gaussian")}},
@@ -379,7 +379,7 @@ class NoisyJudge(VADEGRPOTrainer):
 
 @pytest.mark.parametrize("refills", [False, True])
 def test_a_subclass_that_judges_is_asked_once_for_each_answer_and_its_verdicts_are_trained_on(run, refills):
-    settings = {"max_steps": 3, "vade_dynamic_sampling": refills, "vade_max_refills": 1, "num_iterations": 2}
+    settings = {"max_steps": 3, "vade_dynamic_sampling": refills, "num_iterations": 2}
     ends = [run(trainer_class=NoisyJudge, vade_down_sampling=mode, **settings) for mode in ("none", "lossless")]
     assert [end.asked for end in ends] == [end.selection.feedback.rollouts for end in ends]
     assert [end.answered for end in ends] == [end.asked for end in ends]

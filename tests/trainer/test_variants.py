@@ -76,7 +76,7 @@ def test_two_variants_of_a_problem_are_of_two_kinds(varied):
 
 
 def test_without_groups_each_row_is_chosen_by_itself(varied):
-    seen, refills = [], {"vade_dynamic_sampling": True, "vade_max_refills": 1}
+    seen, refills = [], {"vade_dynamic_sampling": True}
     trainer = varied(noting(seen), vade_variant_groups=0, vade_stratify_by="kind", max_steps=4, **refills)
     assert any(kind != "original" for batch in seen for kind in batch["kind"][4:8])
     assert logged(trainer, "vade/original_reward")

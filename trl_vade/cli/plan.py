@@ -14,6 +14,7 @@ import yaml
 from trl import GRPOConfig
 
 from trl_vade.errors import ConfigurationError
+from trl_vade.trainer.batch import MAX_REFILLS
 from trl_vade.trainer.grpo_config import VADEGRPOConfig
 from trl_vade.trainer.presets import is_adaptive, setting
 
@@ -139,7 +140,7 @@ def make_plan(args: GRPOConfig, rows: int) -> Plan:
         while initial % args.world_size:
             initial += group
     trained = generation_batches * args.generation_batch_size
-    refills = setting(args, "max_refills") if setting(args, "dynamic_sampling") else 0
+    refills = MAX_REFILLS * args.vade_dynamic_sampling
     per_update = args.per_device_train_batch_size * args.world_size * accumulation
     return Plan(
         rows=rows,

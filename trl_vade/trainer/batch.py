@@ -37,6 +37,7 @@ from .variants import own_advantages, replace_advantages
 
 logger = get_logger(__name__)
 
+MAX_REFILLS = 10  # of a generation batch
 OF_ROWS = ("prompt_ids", "completion_ids", "tool_mask", "completions", "logprobs")
 OUTPUT = (*OF_ROWS, "extra_fields", "images", "tool_images")
 """What `GRPOTrainer._generate` returns (TRL 1.15, 1.16). The first are None, or have an entry for each completion."""
@@ -155,11 +156,11 @@ class GenerationBatch:
         trainer, selection, rounds = self._trainer, self._trainer.selection, [first]
         missing = selection.num_groups
         while (missing := missing - int(rounds[-1].moves.any(axis=1).sum())) > 0:
-            more = selection.refill(missing) if len(rounds) <= trainer.args.vade_max_refills else None
+            more = selection.refill(missing) if len(rounds) <= MAX_REFILLS else None
             if more is None:
                 logger.warning_once(
                     "vade_dynamic_sampling: a generation batch has groups without a gradient after its last refill "
-                    f"(vade_max_refills={trainer.args.vade_max_refills}). There are no more in a reward outage, or if "
+                    f"({MAX_REFILLS} at most). There are no more in a reward outage, or if "
                     "too few other rows are left. Training continues; these groups have an advantage of 0. If "
                     "frac_reward_zero_std stays above 0, the rows are too easy or too hard for this policy, or "
                     "num_generations is too small. This is said once."

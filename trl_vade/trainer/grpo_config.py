@@ -43,10 +43,6 @@ class VADEGRPOConfig(GRPOConfig):
         vade_cooldown: Share of an epoch, in [0, 1), for which a chosen row rests. The row is not chosen again for
             `vade_cooldown` x rows / rows of a generation batch (rounded) generation batches. Raise it if the same rows
             come back too often. 0 turns it off, as in the paper. `None` uses the preset's value.
-        vade_decay_sampled: Share of its earlier counts, in [0, 1], that a chosen row keeps in one generation batch
-            (lambda_1 of the paper's eq. 5). 1 forgets nothing, 0 forgets everything. `None` uses the preset's value.
-        vade_decay_unsampled: Share of its counts, in [0, 1], that any other row keeps in one generation batch
-            (lambda_2 of the paper's eq. 6). 0.999 is a half-life of 693 batches. `None` uses the preset's value.
         vade_stratify_by: Column of the training set with the task, domain or source of each row. With `"thompson"` and
             `"greedy"` each value gets its proportional share of every generation batch, filled with its best rows. Set
             it if a domain must not starve. `None` takes the best rows of the whole training set.
@@ -73,14 +69,11 @@ class VADEGRPOConfig(GRPOConfig):
             `"column:NAME/100"` percent and with `"column:NAME/16"` successes among 16 answers. A row without a value
             starts from the prior. `None` uses the preset's value.
         vade_warm_start_discount: Share, in (0, 1], of the other run's counts that `vade_posterior_init` takes over. A
-            pass rate of a column has 8 counts.
-            Those counts describe another policy. The default is lambda_1, as if every row had been trained on once
-            since. Raise it for a posterior of the same policy.
+            pass rate of a column has 8 counts. Those counts describe another policy. The default is lambda_1 of the
+            paper, as if every row had been trained on once since. Raise it for a posterior of the same policy.
         vade_dynamic_sampling: Whether to use DAPO's dynamic sampling (arXiv 2503.14476), with any sampler. Groups
-            without a gradient are dropped after scoring, and new rows refill the generation batch. Every rollout is
-            counted and observed. Schedules stay in optimiser steps.
-        vade_max_refills: Largest number of refills of one generation batch, from 1 to 1000. After these the batch is
-            trained on as it is, and a warning is logged. Used by `vade_dynamic_sampling`.
+            without a gradient are dropped after scoring, and new rows refill the generation batch, at most ten times.
+            Every rollout is counted and observed. Schedules stay in optimiser steps.
         vade_down_sampling: Rows of a generation batch that are trained on. All are generated, scored and observed.
             `"none"` trains on every row, as TRL does. `"lossless"` leaves out the rows without an advantage. The
             weights are the same to rounding, for less time; with dropout they are others of the same distribution. It
@@ -134,8 +127,6 @@ class VADEGRPOConfig(GRPOConfig):
     ] = "balanced"
     vade_sampler: str | None = None  # an object becomes the import path of its class, see `samplers.own.PathOf`
     vade_cooldown: Annotated[float | None, {"range": "[0, 1)", "of": "posterior"}] = None
-    vade_decay_sampled: Annotated[float | None, {"range": "[0, 1]", "card": False}] = None
-    vade_decay_unsampled: Annotated[float | None, {"range": "[0, 1]", "card": False}] = None
     vade_stratify_by: str | None = None
     vade_variants: str | None = None
     vade_variant_groups: Annotated[int, {"range": "[0, 100]", "needs": "vade_variants"}] = 1
@@ -147,7 +138,6 @@ class VADEGRPOConfig(GRPOConfig):
     vade_posterior_init: Annotated[str | None, {"of": "posterior"}] = None
     vade_warm_start_discount: Annotated[float, {"range": "(0, 1]", "of": "posterior"}] = 0.2
     vade_dynamic_sampling: bool = False
-    vade_max_refills: Annotated[int, {"range": "[1, 1000]", "card": False}] = 10
     vade_down_sampling: Literal["none", "lossless", "live", "rows", "d3s"] | None = None
     vade_replay: Annotated[int, {"range": "[0, 1000]"}] = 0
     vade_keep_rollouts: Annotated[
@@ -204,8 +194,10 @@ def settings_in_use(args: GRPOConfig) -> dict[str, Any]:
         for each in settings_of(VADEGRPOConfig)
         if each.rule.get("card", True)
     }
-    rules = {name: chooses for name in PRESETS[args.vade_preset] if f"vade_{name}" not in VADE_DEFAULTS}
-    return {name: setting(args, name) if is_read else None for name, is_read in (found | rules).items()}
+    of_posterior = ("decay_sampled", "decay_unsampled")
+    rules = {name for name in PRESETS[args.vade_preset] if f"vade_{name}" not in VADE_DEFAULTS}
+    found |= dict.fromkeys(sorted(rules.difference(of_posterior)), chooses)
+    return {name: setting(args, name) if is_read else None for name, is_read in found.items()}
 
 
 VADE_DEFAULTS = {each.name: each.default for each in settings_of(VADEGRPOConfig)}

@@ -20,9 +20,11 @@ PRESETS: dict[str, dict[str, Any]] = {
     "paper_greedy": _PAPER | {"sampler": "greedy"},
     "paper_last_update": _PAPER | {"decay_sampled": 0.0, "decay_unsampled": 1.0},
 }
-"""By preset, the value of each setting `vade_<name>` that is None, and four rules that are no settings.
+"""By preset, the value of each setting `vade_<name>` that is None, and six rules that are no settings.
 
 * `information_gain`: what a row with pass rate p is expected to teach, see `samplers.information`.
+* `decay_sampled`, `decay_unsampled`: shares of its counts that a chosen row and any other one keep in one generation
+  batch (lambda_1 and lambda_2 of the paper's eqs. 5 and 6).
 * `signal_aware_decay`: whether a chosen row forgets by `decay_sampled` only if its group had a gradient. Any other
   group trains nothing, so its row forgets by `decay_unsampled` and the evidence adds up.
 * `even_rest`: whether a chosen row rests for the share of an epoch that even draws would give of groups with a

@@ -167,7 +167,7 @@ def test_a_finished_run_that_is_resumed_is_left_as_it_is(saved, text_model_path,
 
 def test_rules_follow_the_arguments_and_the_evidence_stays(saved, resume, caplog):
     before = saved[0].selection.sampler
-    rules = {"vade_decay_unsampled": 0.9, "vade_cooldown": 0.3, "vade_decay_sampled": 0.7}
+    rules = {"vade_preset": "frontier", "vade_cooldown": 0.3}
     sampler = resume(**rules, max_steps=2).selection.sampler  # nothing is left to train
     for name in ("alpha", "beta"):
         np.testing.assert_allclose(getattr(sampler.posterior, name), getattr(before.posterior, name), rtol=1e-12)
@@ -175,10 +175,10 @@ def test_rules_follow_the_arguments_and_the_evidence_stays(saved, resume, caplog
         assert getattr(sampler.posterior, name).tolist() == getattr(before.posterior, name).tolist()
     state = sampler.state_dict()
     assert state["num_draws"] == before.state_dict()["num_draws"]
-    assert state["settings"].items() >= {"decay_unsampled": 0.9, "cooldown": 2, "decay_sampled": 0.7}.items()
+    assert state["settings"].items() >= {"cooldown": 2, "prior": "flat"}.items()
     [said] = [record.message for record in caplog.records if "Rules of the sampler" in record.message]
-    assert all(name in said for name in ("decay_unsampled", "cooldown", "decay_sampled"))
-    assert "prior" not in said
+    assert all(name in said for name in ("prior", "cooldown", "even_rest"))
+    assert "decay" not in said
 
 
 def test_a_checkpoint_without_its_posterior_is_never_resumed_from_the_prior(saved, resume):
