@@ -11,8 +11,7 @@ NAN = float("nan")
 READ = {
     "fractions": ([0.0, 0.25, 1.0], "rate", [0.0, 0.25, 1.0]),
     "with holes": ([0.5, None, NAN], "rate", [0.5, NAN, NAN]),
-    "texts of OpenMathReasoning": (["0.96875", "n/a", "1.0"], "rate", [0.96875, NAN, 1.0]),
-    "texts with a sign": (["50%", " 12.5 % ".strip(), ""], "rate", [0.5, 0.125, NAN]),
+    "texts": (["0.96875", None, "nan"], "rate", [0.96875, NAN, NAN]),
     "percent": ([0.0, 87.5, 100.0], "rate/100", [0.0, 0.875, 1.0]),
     "successes of 16": ([0, 4, 16], "rate/16", [0.0, 0.25, 1.0]),
     "yes and no": ([True, False, None], "rate", [1.0, 0.0, NAN]),
@@ -23,6 +22,7 @@ REFUSED = {
     "more than all": ([0, 17, 16], "rate/16", "row 1 has 17"),
     "below nothing": ([0.5, -1.0], "rate", "row 1 has -1.0"),
     "no number": (["0.5", "hard"], "rate", "row 1 has 'hard'"),
+    "text of none": (["0.5", "n/a"], "rate", "row 1 has 'n/a'"),
     "a list": ([[0.5], [1.0]], "rate", "row 0 has [0.5]"),
     "nothing at all": ([None, None], "rate", "0 of 2 rows"),
     "another column": ([0.5, 0.5], "solve_rate", "no column 'solve_rate'"),

@@ -4,15 +4,11 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from huggingface_hub import ModelCardData
 from transformers import Trainer
-from trl import GRPOTrainer
 
 from tests.docs.pages import ROOT
-from tests.support.runs import logged
 from tests.test_upstream import SCRIPTS as PAGES
 from trl_vade import VADEGRPOTrainer
-from trl_vade.hub.model_card import complete_metadata
 from trl_vade.trainer import grpo_trainer
 from trl_vade.trainer.batch_rows import with_pixels_counted
 from trl_vade.trainer.generation.corrections import without_empty_images
@@ -74,23 +70,6 @@ def test_checkpoint_names(monkeypatch, left_out):
     assert loaded == (["folder"] if left_out else [])
 
 
-@pytest.mark.parametrize("mended", [False, True])
-def test_finished_run(made, run, monkeypatch, mended):
-    folder = run(max_steps=2, save_strategy="steps", save_steps=2).args.output_dir
-    run_epoch = GRPOTrainer._run_epoch
-
-    def asks_first(self, *positional, **named):
-        if self.state.global_step < self.state.max_steps:
-            run_epoch(self, *positional, **named)
-
-    if mended:
-        monkeypatch.setattr(GRPOTrainer, "_run_epoch", asks_first)
-    trainer = made(max_steps=2, output_dir=folder)
-    trainer.train(resume_from_checkpoint=f"{folder}/checkpoint-2")
-    assert trainer.state.global_step == 2
-    assert len(logged(trainer, "vade/rollouts")) == 2
-
-
 @pytest.mark.parametrize("by_transformers", [{}, {"LastCheckpoint": {"args": {}, "attributes": {"of": "it"}}}])
 def test_callback_states(run, by_transformers):
     trainer = run(max_steps=1, save_strategy="steps", save_steps=1)
@@ -98,11 +77,3 @@ def test_callback_states(run, by_transformers):
     trainer._load_optimizer_and_scheduler(f"{trainer.args.output_dir}/checkpoint-1")
     assert "TrainedCounts" in trainer.state.stateful_callbacks
     assert by_transformers.items() <= trainer.state.stateful_callbacks.items()
-
-
-@pytest.mark.parametrize("licence", ["license", None])
-def test_card_licence(licence):
-    data = ModelCardData(**({"licence": licence} if licence else {"license": "mit"}))
-    complete_metadata(data, {}, vision=False)
-    assert data.get("licence") is None
-    assert data.license == (None if licence else "mit")

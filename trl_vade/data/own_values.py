@@ -50,17 +50,6 @@ def _copy_leaves(value: Any, memo: dict[int, Any], pictures: bool) -> None:
     elif isinstance(value, PIL.Image.Image):
         if getattr(value, "is_animated", False):
             raise TypeError("An animated image reads its frames from a file, which copies would share.")
-        memo[id(value)] = _picture(value) if pictures else value
+        memo[id(value)] = value.copy() if pictures else value
     elif not (isinstance(value, _IMMUTABLE) or (type(value) is np.ndarray and not value.dtype.hasobject)):
         raise TypeError(f"A value of type {type(value).__qualname__} cannot be copied.")
-
-
-def _picture(image: PIL.Image.Image) -> PIL.Image.Image:
-    image.load()
-    copied = type(image).__new__(type(image))
-    for name, value in vars(image).items():
-        vars(copied)[name] = value
-        with suppress(TypeError):  # Pillow's readers, which are done after one frame
-            vars(copied)[name] = copy.deepcopy(value)
-    copied.im = image.im.copy()
-    return copied

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from trl_vade.errors import ConfigurationError, abbreviated
 
-MISSING = ("", "-", "n/a", "na", "nan", "none", "null")  # as texts write it
 _NAME = re.compile(r"(?P<column>.+?)(?:/(?P<whole>\d+(?:\.\d+)?))?")
 
 
@@ -18,7 +17,7 @@ def pass_rates(rows: Dataset, named: str) -> NDArray[np.float64]:
     Args:
         rows: the data set.
         named: "NAME" of a column of fractions, or "NAME/M" of one of M-ths: "/100" of percent, "/16" of the successes
-            among 16 answers. Values are numbers, or texts of numbers; a text may end in "%".
+            among 16 answers. Values are numbers, or texts of numbers.
 
     Raises:
         ConfigurationError: there is no such column, a value is no number, or it is outside [0, M]. A column of whole
@@ -48,12 +47,9 @@ def pass_rates(rows: Dataset, named: str) -> NDArray[np.float64]:
 
 
 def _number(value: object, row: int, named: str) -> float:
-    """Return the number that a cell holds, NaN for none; a percentage as a fraction."""
-    if value is None or (isinstance(value, str) and value.strip().lower() in MISSING):
-        return np.nan
-    text = str(value).strip()
+    """Return the number that a cell holds, NaN for none."""
     try:
-        return float(text[:-1]) / 100.0 if text.endswith("%") else float(value)  # type: ignore[arg-type]
+        return np.nan if value is None else float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         raise ConfigurationError(
             f"vade_posterior_init='column:{named}': row {row} has {abbreviated(value)}, which is no number. Name a "

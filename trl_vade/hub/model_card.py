@@ -71,8 +71,6 @@ def complete_model_card(
 
 def complete_metadata(data: ModelCardData, facts: Mapping[str, Any], *, vision: bool) -> None:
     """Add facts to the metadata of TRL's card, in place, and remove values that the Hub refuses; idempotent."""
-    if data.get("licence") == "license":  # TRL 1.16 writes it into every card; the Hub's key is `license`
-        data.pop("licence")
     data.library_name = data.library_name or "transformers"
     data.pipeline_tag = "image-text-to-text" if vision else "text-generation"
     data.base_model = facts.get("base_model") or hub_id(data.base_model)

@@ -1,12 +1,12 @@
 """The selection log `vade_selection.jsonl`: the chosen rows and their outcomes, one line a generation batch.
 
-Each line ends with a digest of all before it. `docs/reference/files.md` has the fields.
+`docs/reference/files.md` has the fields.
 """
 
-import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,23 +16,13 @@ from trl_vade.files import replace_durably
 
 from .outcomes import GroupOutcomes
 
-_DIGITS = 32  # of the digest of a line: half of a SHA-256
-_SEAL = b', "chain": "%b"}\n'
-_SEAL_SIZE = len(_SEAL % bytes(_DIGITS))
-
 
 class Position(NamedTuple):
-    """A place between two lines of a log: lines and bytes before it, and their digest."""
+    """A place between two lines of a log: lines and bytes before it, and the step of the last of them."""
 
     lines: int = 0
     bytes: int = 0
-    chain: str = ""
-
-    def after(self, content: bytes) -> tuple["Position", bytes]:
-        """Return the position behind a line with this `content`, which lacks its end, and the whole line."""
-        chain = hashlib.sha256(self.chain.encode() + content).hexdigest()[:_DIGITS]
-        text = content + _SEAL % chain.encode()
-        return Position(self.lines + 1, self.bytes + len(text), chain), text
+    step: int = 0
 
 
 START = Position()
@@ -55,7 +45,7 @@ class SelectionLog:
         line |= {name: getattr(outcomes, name).tolist() for name in ("sample_index", "successes", "trials")}
         if (live != outcomes.is_mixed).any():
             line["mixed"] = live.tolist()
-        position, text = self.position.after(json.dumps(line).encode()[:-1])
+        text = json.dumps(line).encode() + b"\n"
         try:
             if self.position == START:
                 self.set_aside()
@@ -69,7 +59,7 @@ class SelectionLog:
                 f"{self.path} could not be written ({type(error).__name__}: {error}), and a replay needs every line. "
                 "Free some space or fix the permissions. Then call train(resume_from_checkpoint='auto')."
             ) from error
-        self.position = position
+        self.position = Position(self.position.lines + 1, self.position.bytes + len(text), line["step"])
 
     def resume(self, saved: Mapping[str, Any] | None) -> str | None:
         """Continue at the `saved` position (`Position._asdict()`).
@@ -77,18 +67,17 @@ class SelectionLog:
         A log that does not lead there is set aside, a new one begins, and a notice for the user is returned.
         """
         wanted, self.position = Position(**saved or {}), START
-        problem = f"it is missing, shorter than the {wanted.lines} lines of the checkpoint, or of another run"
-        try:
-            if wanted == START or any(after == wanted for _, after in self._sealed()):
+        with suppress(OSError, ValueError, LookupError, RecursionError):
+            *lines, end = self.path.read_bytes()[: wanted.bytes].split(b"\n") if wanted.bytes else [b""]
+            if wanted == START or (len(lines), end, json.loads(lines[-1])["step"]) == (wanted.lines, b"", wanted.step):
                 self.position = wanted
                 return None
-        except SnapshotCorruptError as error:
-            problem = str(error).removesuffix(".")
         kept = self.set_aside()
         return (
-            f"{self.path} cannot be continued: {problem}. The training is not affected, but its {wanted.lines} lines "
-            f"cannot be replayed or reported. A new log begins{f'; the file is kept as {kept}' if kept else ''}. To "
-            "keep one log, stop now, put the right file back, and resume from the same checkpoint."
+            f"{self.path} cannot be continued: it is missing, damaged, of another run, or shorter than the "
+            f"{wanted.lines} lines of the checkpoint. The training is not affected, but these cannot be replayed or "
+            f"reported. A new log begins{f'; the file is kept as {kept}' if kept else ''}. To keep one log, stop now, "
+            "put the right file back, and resume from the same checkpoint."
         )
 
     def sync(self) -> None:
@@ -110,24 +99,18 @@ class SelectionLog:
     def read(self) -> list[dict[str, Any]]:
         """Return the lines up to `position`, or all where there is none; half a last line is left out.
 
-        An altered or missing line is a `SnapshotCorruptError`.
+        A damaged line is a `SnapshotCorruptError`.
         """
-        return [json.loads(content + b"}") for content, _ in self._sealed()]
-
-    def _sealed(self) -> Iterator[tuple[bytes, Position]]:
-        """Yield the content and the end of each line that `read` returns."""
         if not self.path.exists():
-            return
-        at = START
-        with open(self.path, "rb") as file:
-            for text in file:
-                if not text.endswith(b"\n") or at == self.position != START:
-                    return
-                content = text[:-_SEAL_SIZE]
-                at, sealed = at.after(content)
-                if text != sealed:
-                    raise SnapshotCorruptError(
-                        f"Line {at.lines} of {self.path} was altered, or the line before it is missing. Restore the "
-                        "file from a copy: a replay needs every line."
-                    )
-                yield content, at
+            return []
+        *texts, _ = self.path.read_bytes().split(b"\n")
+        lines = []
+        for text in texts[: self.position.lines or None]:
+            try:
+                lines.append(json.loads(text))
+            except (ValueError, RecursionError) as error:
+                raise SnapshotCorruptError(
+                    f"Line {len(lines) + 1} of {self.path} was damaged ({type(error).__name__}). Restore the file "
+                    "from a copy: a replay needs every line."
+                ) from error
+        return lines
