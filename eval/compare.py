@@ -22,9 +22,9 @@ from trl_vade.cli.tables import print_columns
 from trl_vade.errors import ConfigurationError, EvaluationError, VADEError
 from trl_vade.evaluation.benchmarks import BENCHMARKS
 from trl_vade.evaluation.results import read_results
-from trl_vade.evaluation.runs import read_run, run_folder
+from trl_vade.evaluation.run_files import read_run, run_folder
 from trl_vade.files import save_whole
-from trl_vade.hub.cards import markdown_table
+from trl_vade.hub.card_parts import markdown_table
 from trl_vade.selection.report.style import LIGHT, SERIES, WIDEST, drawing, short
 
 RNG = "rng" if "rng" in inspect.signature(stats.bootstrap).parameters else "random_state"  # before scipy 1.15

@@ -47,7 +47,7 @@ from trl_vade.selection.batch_metrics import InFlight, log_metrics
 from trl_vade.selection.feedback import Feedback
 from trl_vade.selection.log import SelectionLog
 from trl_vade.selection.outcomes import rows_with_gradient
-from trl_vade.selection.signal import RewardSignal, success_name
+from trl_vade.selection.success import RewardSignal, success_name
 
 try:  # since TRL 1.18
     from trl.trainer import async_grpo_trainer as trl_async

@@ -125,7 +125,7 @@ def test_the_results_are_published_where_that_was_asked_for(model, hub, monkeypa
     def deleted_meanwhile(*arguments):
         del hub.repos["you/tiny"]
 
-    monkeypatch.setattr("trl_vade.evaluation.run.evaluate", deleted_meanwhile)
+    monkeypatch.setattr("trl_vade.evaluation.measuring.evaluate", deleted_meanwhile)
     said(command("--seeds", "0,1", "--push_to_hub", "you/tiny", model=model), 1, "you/tiny", "404")
     assert not hub.repos  # it would be public
 

@@ -9,7 +9,7 @@ from trl.rewards import think_format_reward
 from tests.support.refusals import refused
 from tests.support.scripts import start
 from trl_vade import VADEGRPOConfig
-from trl_vade.cli import train, training
+from trl_vade.cli import train, train_with_torch
 from trl_vade.cli.parsing import Parser, VADEScriptArguments, read_command
 from trl_vade.errors import ConfigurationError
 from trl_vade.testbed import exact_answer_reward
@@ -39,8 +39,8 @@ def test_the_commands_own_flags_are_found_among_those_of_the_run():
 
 
 def test_a_reward_is_found_by_its_name_or_its_import_path():
-    assert training.load_reward("think_format_reward") is think_format_reward
-    assert training.load_reward("trl_vade.testbed.rewards.exact_answer_reward") is exact_answer_reward
+    assert train_with_torch.load_reward("think_format_reward") is think_format_reward
+    assert train_with_torch.load_reward("trl_vade.testbed.rewards.exact_answer_reward") is exact_answer_reward
 
 
 def test_what_the_quickstart_switches_on_can_be_switched_off(tmp_path, monkeypatch):
@@ -69,7 +69,7 @@ def test_what_trl_refuses_while_the_trainer_is_made_is_one_message_with_its_plac
     def fails(*arguments):
         raise ValueError("what TRL says")
 
-    monkeypatch.setattr(training, "make_trainer", fails)
+    monkeypatch.setattr(train_with_torch, "make_trainer", fails)
     with refused(ConfigurationError, ["what TRL says", "ValueError", __file__]):
         train.run(["--output_dir", str(tmp_path)])
 
@@ -78,7 +78,7 @@ def test_an_error_of_a_reward_function_keeps_its_traceback(monkeypatch, tmp_path
     def fails(resume_from_checkpoint):
         raise FileNotFoundError("answers.json")
 
-    monkeypatch.setattr(training, "make_trainer", lambda *arguments: SimpleNamespace(train=fails))
+    monkeypatch.setattr(train_with_torch, "make_trainer", lambda *arguments: SimpleNamespace(train=fails))
     with pytest.raises(RuntimeError) as raised:
         train.run(["--output_dir", str(tmp_path)])
     assert isinstance(raised.value.__cause__, FileNotFoundError)
@@ -88,7 +88,7 @@ def test_ctrl_c_ends_it_without_a_traceback(monkeypatch):
     def interrupt(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(training, "train", interrupt)
+    monkeypatch.setattr(train_with_torch, "train", interrupt)
     with pytest.raises(SystemExit, match="130"):
         train.run([])
 

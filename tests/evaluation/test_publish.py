@@ -10,7 +10,7 @@ from tests.support.evaluations import finished
 from trl_vade.errors import HubError
 from trl_vade.evaluation.benchmarks import BENCHMARKS
 from trl_vade.evaluation.publish import publish_results
-from trl_vade.hub.cards import RESULTS, RESULTS_END
+from trl_vade.hub.card_parts import RESULTS, RESULTS_END
 from trl_vade.hub.uploading import HubTarget
 
 EXAMPLE = Path(__file__).parents[2] / "model_cards" / "model_example.md"

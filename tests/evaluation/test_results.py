@@ -12,7 +12,7 @@ from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError, EvaluationError
 from trl_vade.evaluation.benchmarks import BENCHMARKS, FIVE, PAPER, find_benchmarks
 from trl_vade.evaluation.results import read_results, table_of, write_results
-from trl_vade.evaluation.runs import Run
+from trl_vade.evaluation.run_files import Run
 
 
 def a_run(name, seed, score, **changes):

@@ -12,7 +12,7 @@ from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError, EvaluationError
 from trl_vade.evaluation.benchmarks import BENCHMARKS, FIVE
 from trl_vade.evaluation.judge import Judge
-from trl_vade.evaluation.run import model_arguments
+from trl_vade.evaluation.measuring import model_arguments
 from trl_vade.evaluation.settings import (
     EvaluatedModel,
     Evaluation,

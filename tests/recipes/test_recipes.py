@@ -13,7 +13,7 @@ from trl_vade import VADEGRPOTrainer
 from trl_vade.cli.parsing import VADEScriptArguments
 from trl_vade.cli.plan import make_plan, planned_config
 from trl_vade.cli.recipes import RECIPES
-from trl_vade.cli.training import load_reward
+from trl_vade.cli.train_with_torch import load_reward
 from trl_vade.rewards import functions as rewards
 from trl_vade.trainer.down_sampling import down_sampling
 from trl_vade.trainer.presets import setting

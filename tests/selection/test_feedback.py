@@ -12,7 +12,7 @@ from trl_vade.samplers.snapshot import state_digest
 from trl_vade.selection.feedback import Feedback
 from trl_vade.selection.log import SelectionLog
 from trl_vade.selection.outcomes import GroupOutcomes, group_outcomes
-from trl_vade.selection.signal import RewardSignal
+from trl_vade.selection.success import RewardSignal
 
 
 @pytest.fixture

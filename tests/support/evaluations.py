@@ -9,7 +9,7 @@ import numpy as np
 
 from trl_vade.evaluation.benchmarks import BENCHMARKS
 from trl_vade.evaluation.results import write_results
-from trl_vade.evaluation.runs import read_run, run_folder
+from trl_vade.evaluation.run_files import read_run, run_folder
 from trl_vade.evaluation.settings import Evaluation, Generation
 
 SAMPLED = Generation(temperature=0.6)
@@ -117,12 +117,12 @@ done = lambda number: Path(plan["done"], str(number)).touch()
 
 
 def write_runner(folder, code):
-    """A package in `folder`: processes that start there find its `evaluation.process`, not the real one."""
+    """A package in `folder`: processes that start there find its `evaluation.lmms_process`, not the real one."""
     package = folder / "trl_vade" / "evaluation"
     package.mkdir(parents=True, exist_ok=True)
     for each in (package, package.parent):
         (each / "__init__.py").touch()
-    (package / "process.py").write_text(BEGIN + textwrap.dedent(code), encoding="utf-8")
+    (package / "lmms_process.py").write_text(BEGIN + textwrap.dedent(code), encoding="utf-8")
 
 
 RUNNER = """

@@ -8,7 +8,7 @@ from datasets import Dataset
 
 from trl_vade import ThompsonSampler, load_snapshot, save_snapshot
 from trl_vade.data.row_keys import sample_keys
-from trl_vade.hub.cards import CARD_FILE
+from trl_vade.hub.card_parts import CARD_FILE
 from trl_vade.hub.posteriors.repository import posterior_card, stage_posterior
 from trl_vade.hub.posteriors.table import PosteriorTable, posterior_table
 from trl_vade.samplers.snapshot import POSTERIOR_FILE

@@ -16,9 +16,9 @@ from trl_vade.trainer.generation.corrections import without_empty_images
 ELSEWHERE = {  # the pages of docs/upstream whose correction is driven both ways in another file
     "tests/engines/test_engines.py": "fsdp2_weights vision_embeddings",
     "tests/evaluation/test_judge.py": "dead_judge judge_verdicts",
-    "tests/evaluation/test_process.py": "token_in_log",
-    "tests/evaluation/test_run.py": "appended",
-    "tests/evaluation/test_runs.py": "failed_request",
+    "tests/evaluation/test_lmms_process.py": "token_in_log",
+    "tests/evaluation/test_measuring.py": "appended",
+    "tests/evaluation/test_run_files.py": "failed_request",
     "tests/evaluation/test_settings.py": "code_executed requirements",
     "tests/evaluation/test_tasks.py": "answer_tags own_task_ignored zero_accuracy",
     "tests/lmms/test_evaluate.py": "exit_code image_bounds model_deleted repeats system_prompt",

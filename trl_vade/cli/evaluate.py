@@ -83,8 +83,8 @@ def evaluate(
     from tqdm import tqdm
 
     from trl_vade.evaluation.judge import Judge
+    from trl_vade.evaluation.measuring import evaluate as run_evaluation
     from trl_vade.evaluation.publish import publish_results
-    from trl_vade.evaluation.run import evaluate as run_evaluation
     from trl_vade.evaluation.settings import Evaluation, Generation, check, instruction_text
     from trl_vade.hub.uploading import HubTarget, ensure_repo
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from trl_vade.checks import check_whole_number
 from trl_vade.errors import SnapshotCorruptError
-from trl_vade.hub.cards import one_line
+from trl_vade.hub.card_parts import one_line
 from trl_vade.hub.posteriors.table import PosteriorTable, arrow_of, bin_counts, known_facts, text_histogram
 from trl_vade.selection.report.record import ROWS_FILE, read_kept
 

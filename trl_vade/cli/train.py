@@ -31,7 +31,7 @@ def run(arguments: list[str], *, plan: bool = False, as_json: bool = False) -> N
             launch(command, rest)
         else:
             settings = Parser().read(rest)  # a slip is refused before the trainer is loaded
-            from .training import train
+            from .train_with_torch import train
 
             train(*settings)
     except KeyboardInterrupt:

@@ -22,13 +22,13 @@ from huggingface_hub import EvalResult, EvalResultEntry, HfApi, ModelCard, const
 from huggingface_hub import eval_result_entries_to_yaml as as_entries
 from huggingface_hub.utils import yaml_dump
 
-from trl_vade.hub.cards import CARD_FILE, RESULTS, RESULTS_END
+from trl_vade.hub.card_parts import CARD_FILE, RESULTS, RESULTS_END
 from trl_vade.hub.failures import FAILURES
 from trl_vade.hub.uploading import HubTarget, send_folder, with_retries
 
 from .benchmarks import BENCHMARKS, Benchmark
 from .results import Results, measurement, read_results, table_of
-from .runs import run_folder
+from .run_files import run_folder
 
 logger = logging.getLogger(__name__)
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from trl_vade.errors import EvaluationError
 from trl_vade.files import save_whole
-from trl_vade.hub.cards import markdown_table
+from trl_vade.hub.card_parts import markdown_table
 
 from .benchmarks import BENCHMARKS, FIVE, PAPER
-from .runs import Run
+from .run_files import Run
 
 PAPER_JUDGE = "Qwen2.5-72B-Instruct"
 Results = Mapping[str, Any]  # the content of `results.json`

@@ -13,7 +13,7 @@ from jinja2 import Environment, StrictUndefined
 
 from trl_vade.files import packaged, save_whole
 
-from .cards import END, START, code, markdown_table, one_line
+from .card_parts import END, START, code, markdown_table, one_line
 from .posteriors.table import hub_link
 from .uploading import branch_of, hub_id
 

@@ -17,7 +17,7 @@ from trl_vade.samplers.priors import even_draw_ratio
 from .batch_metrics import InFlight, StratumMetrics, VariantMetrics, batch_metrics, joined
 from .log import SelectionLog
 from .outcomes import GroupOutcomes
-from .signal import RewardSignal
+from .success import RewardSignal
 from .watch import GradientWatch, OutageGuard
 
 logger = logging.getLogger(__name__)  # accelerate's logger would need its process state

@@ -10,7 +10,7 @@ from trl_vade.data.row_keys import find_rows
 from trl_vade.errors import SnapshotMismatchError, abbreviated
 
 from .outcomes import GroupOutcomes
-from .signal import AUTO, SPREAD
+from .success import AUTO, SPREAD
 
 
 def evidence(

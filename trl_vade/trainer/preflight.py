@@ -14,7 +14,7 @@ from trl_vade.data.pass_rates import pass_rates
 from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.rewards.functions import refuse_rows
 from trl_vade.samplers.own import find_sampler
-from trl_vade.selection.signal import success_name
+from trl_vade.selection.success import success_name
 
 from .grpo_config import VADE_DEFAULTS, VADEGRPOConfig, with_vade_defaults
 from .overlong import drop_overlong

@@ -6,7 +6,7 @@ from typing import Any
 
 from accelerate.logging import get_logger
 
-from trl_vade.hub.cards import CARD_FILE
+from trl_vade.hub.card_parts import CARD_FILE
 from trl_vade.hub.model_card import complete_model_card
 from trl_vade.hub.staging import Commit
 from trl_vade.selection.report.record import ROWS_FILE, RUN_FILE

@@ -20,7 +20,7 @@ from trl_vade.selection.batch_metrics import VariantMetrics
 from trl_vade.selection.feedback import Feedback
 from trl_vade.selection.log import SelectionLog
 from trl_vade.selection.on_time import OnTimeSelection
-from trl_vade.selection.signal import AUTO, SPREAD, RewardSignal, names_of_success, success_name
+from trl_vade.selection.success import AUTO, SPREAD, RewardSignal, names_of_success, success_name
 
 from .presets import is_own, setting
 from .variants import variant_rows

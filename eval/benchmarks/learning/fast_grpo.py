@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from trl_vade.selection.signal import RewardSignal
+from trl_vade.selection.success import RewardSignal
 
 from .fast_policy import FastPolicy
 from .rollouts import Rollouts

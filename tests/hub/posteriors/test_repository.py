@@ -16,7 +16,7 @@ from tests.support.commands import run
 from tests.support.posteriors import QUESTIONS, example_table, named, same, save_example, stage, table_in
 from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError
-from trl_vade.hub.cards import CARD_FILE
+from trl_vade.hub.card_parts import CARD_FILE
 from trl_vade.hub.posteriors.repository import load_posterior, posterior_card, publish_posterior, steps_in
 from trl_vade.hub.posteriors.table import TYPES
 from trl_vade.hub.uploading import HubTarget

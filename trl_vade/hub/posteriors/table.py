@@ -17,7 +17,7 @@ from trl_vade.errors import SnapshotCorruptError, SnapshotMismatchError
 from trl_vade.samplers.posterior import DAMAGED, beta_mean, saved_counts
 from trl_vade.samplers.snapshot import Snapshot
 
-from ..cards import code
+from ..card_parts import code
 from ..uploading import hub_id, is_hub_id
 
 EDGES = np.arange(11) / 10  # linspace would give 0.30000000000000004, above a rate of 0.3

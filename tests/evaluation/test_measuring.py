@@ -1,7 +1,7 @@
 """An evaluation from the settings to the results: what is run, what is kept, what is refused.
 
-lmms-eval's place is taken by small real processes, see test_process.py: they leave the files of a run as it does, or
-not. That lmms-eval seems to be installed is all that `check` asks. The real one is in tests/lmms.
+lmms-eval's place is taken by small real processes, see test_lmms_process.py: they leave the files of a run as it does,
+or not. That lmms-eval seems to be installed is all that `check` asks. The real one is in tests/lmms.
 """
 
 import json
@@ -30,9 +30,9 @@ from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError, EvaluationError, JudgeError
 from trl_vade.evaluation.benchmarks import BENCHMARKS
 from trl_vade.evaluation.judge import Judge
+from trl_vade.evaluation.measuring import _planned, evaluate, keep_settings, shared_facts
 from trl_vade.evaluation.results import read_results
-from trl_vade.evaluation.run import _planned, evaluate, keep_settings, shared_facts
-from trl_vade.evaluation.runs import read_run, run_folder
+from trl_vade.evaluation.run_files import read_run, run_folder
 from trl_vade.evaluation.settings import EvaluatedModel, Generation, check, find_model
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError, ObservationError
-from trl_vade.selection.signal import AUTO, LEARNING, SPREAD, RewardSignal, success_name
+from trl_vade.selection.success import AUTO, LEARNING, SPREAD, RewardSignal, success_name
 
 NAN, INF = float("nan"), float("inf")
 

@@ -1,6 +1,6 @@
 """lmms-eval 0.7.3 in a process of its own: started without tokens, watched, and always ended.
 
-`python -m trl_vade.evaluation.process PLAN` is that process: corrected, with one model for all runs of a plan.
+`python -m trl_vade.evaluation.lmms_process PLAN` is that process: corrected, with one model for all runs of a plan.
 """
 
 import json
@@ -38,7 +38,7 @@ def run_plan(plan: Mapping[str, Any], log: Path, finished: Callable[[int], None]
         plan_file = Path(folder, "plan.json")
         plan_file.write_text(json.dumps({**plan, "done": folder}), encoding="utf-8")
         with subprocess.Popen(
-            [sys.executable, "-m", "trl_vade.evaluation.process", str(plan_file)],
+            [sys.executable, "-m", "trl_vade.evaluation.lmms_process", str(plan_file)],
             stdout=output,
             stderr=subprocess.STDOUT,
             stdin=subprocess.PIPE,  # closes when this process dies, and then the other one ends

@@ -10,7 +10,7 @@ from tests.support.evaluations import SCORES, results_file, samples_file, save, 
 from tests.support.refusals import refused
 from trl_vade.errors import EvaluationError
 from trl_vade.evaluation.benchmarks import BENCHMARKS
-from trl_vade.evaluation.runs import FAILED_REQUEST, read_run, run_folder
+from trl_vade.evaluation.run_files import FAILED_REQUEST, read_run, run_folder
 
 
 def lines_of(path):

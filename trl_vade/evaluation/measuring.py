@@ -17,9 +17,9 @@ from trl_vade.errors import ConfigurationError, EvaluationError, JudgeError
 from trl_vade.files import save_whole
 
 from .benchmarks import Benchmark
-from .process import run_plan
+from .lmms_process import run_plan
 from .results import Results, write_results
-from .runs import Run, read_run, run_folder
+from .run_files import Run, read_run, run_folder
 from .settings import BACKENDS, SERVER_KEY, EvaluatedModel, Evaluation, check, find_model, fingerprint, versions
 from .tasks import task_folder
 

@@ -1,7 +1,7 @@
 """lmms-eval's process: what it gets and does not get, how its end is told, and that nothing of it stays.
 
-In place of lmms-eval small real processes, started by the same code: `python -m trl_vade.evaluation.process` finds the
-module of the working directory first. The real one is in tests/lmms.
+In place of lmms-eval small real processes, started by the same code: `python -m trl_vade.evaluation.lmms_process`
+finds the module of the working directory first. The real one is in tests/lmms.
 """
 
 import inspect
@@ -19,7 +19,7 @@ from tests.support.evaluations import write_runner
 from tests.support.refusals import refused
 from trl_vade.errors import EvaluationError, JudgeError
 from trl_vade.evaluation.judge import JUDGE_EXIT
-from trl_vade.evaluation.process import _end_with_parent, child_environment, run_plan
+from trl_vade.evaluation.lmms_process import _end_with_parent, child_environment, run_plan
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -86,7 +86,7 @@ def test_a_dead_judge_is_told_in_its_own_words_and_is_no_score(child):
 
 def test_how_a_process_ends_that_has_done_all_its_runs_is_of_no_concern(child, monkeypatch):
     """Engines crash or hang while they are torn down; by then every file was read and believed."""
-    monkeypatch.setattr("trl_vade.evaluation.process.PATIENCE", 0.1)
+    monkeypatch.setattr("trl_vade.evaluation.lmms_process.PATIENCE", 0.1)
     for end in ("os.abort()", "time.sleep(600)"):
         child(f"done(0); done(1); {end}")
 
@@ -102,7 +102,7 @@ def test_a_run_that_cannot_be_believed_ends_the_process(child):
 LAUNCH = """
 import os, sys
 from pathlib import Path
-from trl_vade.evaluation.process import run_plan
+from trl_vade.evaluation.lmms_process import run_plan
 os.chdir(sys.argv[1])
 os.environ["PYTHONPATH"] = sys.argv[1]
 run_plan({"runs": [0]}, Path("now.log"), print, {})
