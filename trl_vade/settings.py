@@ -1,4 +1,4 @@
-"""Settings of a dataclass: their help, from its docstring, and their rules.
+"""Is the value of each setting allowed? Settings of a dataclass: their help, from its docstring, and their rules.
 
 The rule of a setting stands beside its type, as in `Annotated[float | None, {"range": "[0, 1)"}]`. The metadata of a
 field are no place for it: transformers gives them to argparse.

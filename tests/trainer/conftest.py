@@ -79,3 +79,9 @@ def watched(monkeypatch):
             yield batches, micro_batches
 
     return watching
+
+
+@pytest.fixture
+def one_refill(monkeypatch):
+    """At most one refill of a generation batch, where ten would leave no group without a gradient."""
+    monkeypatch.setattr("trl_vade.trainer.batch.MAX_REFILLS", 1)

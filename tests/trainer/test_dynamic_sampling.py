@@ -86,11 +86,6 @@ def refilled(text_model_path, tmp_path_factory):
     )
 
 
-@pytest.fixture
-def one_refill(monkeypatch):
-    monkeypatch.setattr("trl_vade.trainer.batch.MAX_REFILLS", 1)
-
-
 @pytest.fixture(scope="module")
 def defaults(text_model_path, tmp_path_factory):
     """One recorded run for the tests that only look at it: trainer, `Trained`, `Counted`."""

@@ -77,7 +77,7 @@ SPLIT = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 4}
     ],
     ids=lambda settings: " ".join(f"{k}={v}" for k, v in settings.items() if isinstance(v, str | int)) or "more",
 )
-def test_lossless_gives_the_weights_of_training_on_every_row(made, run, settings):
+def test_lossless_gives_the_weights_of_training_on_every_row(made, run, one_refill, settings):
     every = made(vade_down_sampling="none", **EXACT | settings)
     before = weights(every)
     every.train()
@@ -378,7 +378,7 @@ class NoisyJudge(VADEGRPOTrainer):
 
 
 @pytest.mark.parametrize("refills", [False, True])
-def test_a_subclass_that_judges_is_asked_once_for_each_answer_and_its_verdicts_are_trained_on(run, refills):
+def test_a_subclass_that_judges_is_asked_once_an_answer_and_its_verdicts_are_trained_on(run, one_refill, refills):
     settings = {"max_steps": 3, "vade_dynamic_sampling": refills, "num_iterations": 2}
     ends = [run(trainer_class=NoisyJudge, vade_down_sampling=mode, **settings) for mode in ("none", "lossless")]
     assert [end.asked for end in ends] == [end.selection.feedback.rollouts for end in ends]

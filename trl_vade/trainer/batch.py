@@ -3,7 +3,18 @@
 TRL 1.16 generates, passes over the completions and scores them in one method, `_generate_and_score_completions`. Here
 a batch is generated and scored before that method runs, whose calls of `_generate` and `_calculate_rewards` get these
 results. So each is called once, and the passes take the rows with a gradient alone. Images, masks, log-probabilities,
-advantages and logs are TRL's own.
+advantages and logs are TRL's own. The calls of a training step, in order; a step inside a generation batch has the
+last two alone:
+
+    _prepare_inputs                           chooses rows in place of tickets (`loader.rows_of_batch`)
+      _generate_and_score_completions         -> `GenerationBatch.make`, here
+        _generate                             completions
+        _calculate_rewards                    rewards -> the sampler; with refills both again for further rows
+        TRL's _generate_and_score_completions with these answers: log-probabilities, advantages, logs
+          _get_per_token_logps_and_entropies  -> `Thinning.logps`: of the rows with a gradient
+      `Thinning.thin`                         leaves rows out; `Replay.add_to` fills their places
+    _compute_loss                             -> `Thinning.loss_of`: counts
+      _get_per_token_logps_and_entropies      -> `Thinning.logps`; `Replay.fill_in` keeps them
 
 DAPO's dynamic sampling (arXiv 2503.14476) makes a batch in rounds: further rows are chosen and generated for until
 every group has a gradient. Each round is observed and counted, whether its groups are kept or dropped.

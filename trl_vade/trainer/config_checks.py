@@ -1,6 +1,6 @@
-"""Checks of a run's settings, made when the configuration is made and again when the trainer is.
+"""Do the settings of a run fit together? Asked when the configuration is made, and again when the trainer is.
 
-`trl_vade.settings` judges each setting by itself. Here are the rules between settings, and of names.
+`trl_vade.settings` asks whether each value is allowed, `seams` whether the libraries are, `preflight` about the data.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Checks of a trainer's arguments, made before a model is loaded or a GPU is touched."""
+"""Do the arguments of a trainer fit together: data, rewards, model? Asked before a model is loaded."""
 
 import inspect
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The seams: the methods of TRL and transformers that are no public interface, and what this package passes to them.
+"""Do the libraries have the seams: methods of TRL and transformers that are no public interface?
 
 They are checked by their signatures before a model is loaded. The choice of rows and the checkpoints need those that
 stood still over six releases. Each other feature has seams of its own, and is off where one is missing.

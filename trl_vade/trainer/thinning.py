@@ -74,11 +74,13 @@ class Thinning:
         self.mode = "none" if off else down_sampling(args)
         if off and is_adaptive(args):
             logger.warning(f"Rows without an advantage are trained on, too: {reason}. See vade_down_sampling.")
-        self._size: int | None = None  # B, while a batch is prepared
+        self._size: int | None = None  # B, while TRL prepares a batch
+        # From then until `thin`, by the place of a row in the order drawn:
         self._live: NDArray[np.bool_] | None = None  # (B,) has a gradient
         self._scored: NDArray[np.int64] | None = None  # places of the rows with old and reference log-probabilities
         self._advantages: torch.Tensor | None = None  # (B,) of TRL
-        self._micro_batch: Batch | None = None  # in the loss
+        # While a loss is computed:
+        self._micro_batch: Batch | None = None
         self._chosen: torch.Tensor | None = None  # tokens chosen in it
         self.replay = Replay(trainer, self.mode)
         trainer.add_callback(TrainedCounts(self.mode != "none"))
@@ -105,16 +107,16 @@ class Thinning:
         `last` are those of the last update, and `store` holds their pixels: rows of them may be trained on again.
         """
         whole = joined([split_pixel_values_by_grid(each) for each in micro_batches])
-        order = torch.argsort(whole.pop(PLACE)).numpy()  # the shuffled place of each row
+        shuffled_place = torch.argsort(whole.pop(PLACE)).numpy()  # (B,) where TRL's shuffle has put each row
         nothing = {name: None for name, value in whole.items() if value is None}
-        advantages = row_advantages(whole)[order]
-        if self._live is None or not torch.equal(whole["advantages"].cpu()[order], self._advantages):
+        advantages = row_advantages(whole)[shuffled_place]
+        if self._live is None or not torch.equal(whole["advantages"].cpu()[shuffled_place], self._advantages):
             self._live = advantages != 0.0
             self._scored = first_of(self._live, self._most(int(self._live.sum())))
         advantages = np.where(self._live, advantages, 0.0)
         kept, older = self._kept(advantages, len(micro_batches)), 0
         if self.replay.batches:
-            whole, older = self.replay.add_to(whole, order[~self._live], last, store)
+            whole, older = self.replay.add_to(whole, shuffled_place[~self._live], last, store)
             kept = first_of(self._live, self._most(int(self._live.sum()) + older) - older)
         self._log(advantages, kept)
         self._live = self._scored = self._advantages = None
@@ -122,17 +124,18 @@ class Thinning:
         if self.mode == "none" and not grouped:
             return [{name: value for name, value in each.items() if name != PLACE} for each in micro_batches]
         live = np.concatenate([advantages[kept] != 0.0, np.ones(older, dtype=bool)])
-        places = np.concatenate([order[kept], len(order) + np.arange(older)])
-        back = spread(order[kept], older)  # TRL's shuffled order, with the older rows evenly in between
+        taken_from = np.concatenate([shuffled_place[kept], len(shuffled_place) + np.arange(older)])
+        in_trls_order = spread(shuffled_place[kept], older)  # with the older rows evenly in between
         if grouped:
             steps = len(micro_batches) // self._trainer.args.gradient_accumulation_steps
             alone = self._trainer.accelerator.num_processes == 1
-            if images := images_to_move(taken(whole, places[back]), alone=alone):
-                back = back[side_by_side(images, len(back) // max(steps, 1))]
-        batch = taken(whole, places[back])
+            if images := images_to_move(taken(whole, taken_from[in_trls_order]), alone=alone):
+                window = len(in_trls_order) // max(steps, 1)
+                in_trls_order = in_trls_order[side_by_side(images, window)]
+        batch = taken(whole, taken_from[in_trls_order])
         if self.mode != "none" and not live.all():
             # Rows that only fill up a micro-batch are attended to and not trained on.
-            trained = torch.from_numpy(live[back]).to(batch["completion_mask"].device)[:, None]
+            trained = torch.from_numpy(live[in_trls_order]).to(batch["completion_mask"].device)[:, None]
             batch["tool_mask"] = batch.get("tool_mask", torch.ones_like(batch["completion_mask"])) * trained
             # TRL's metrics of whole sequences know no mask; see `_of_trained_rows`.
             whole_rows = trained if batch["advantages"].dim() > 1 else trained[:, 0]
@@ -143,7 +146,7 @@ class Thinning:
             tokens = self._trainer.accelerator.gather(loss_mask(batch).sum()).sum()
             batch["num_items_in_batch"] = tokens
         elif self._trainer.loss_type in MEAN_OVER_ROWS:
-            batch[ROW_SHARE] = torch.tensor(len(places) / len(order), device=batch["completion_mask"].device)
+            batch[ROW_SHARE] = torch.tensor(len(taken_from) / len(advantages), device=batch["completion_mask"].device)
         multiple = self._trainer.pad_to_multiple_of or 1
         parts = split_tensor_dict(batch, len(micro_batches))
         return [unsplit_pixel_values_by_grid(cut_padding(part, multiple)) | nothing for part in parts]
