@@ -4,6 +4,7 @@ Resumes: `test_battery.py`, `checkpoint/test_generation_batch.py`. Two processes
 """
 
 import itertools
+import math
 from collections import Counter
 
 import pytest
@@ -19,6 +20,8 @@ from tests.support.refusals import refused
 from tests.support.rows import text_of
 from tests.support.runs import (
     SMALL_RUN,
+    SaveAt,
+    StopAfter,
     always_half,
     assert_equal_weights,
     largest_difference,
@@ -257,6 +260,19 @@ def test_a_group_comes_whole_or_not_at_all(run):
     trainer = run(lambda completions, **columns: [i % 2 for i in range(len(completions))], vade_replay=1, max_steps=1)
     older = [trainer._batch.thinning.replay._older({}, room, trainer._buffered_inputs, None) for room in (3, 7, 16)]
     assert [len(each["vade_group"]) if each else 0 for each in older] == [0, 4, 16]
+
+
+@pytest.mark.parametrize(("before", "after"), [(0, 2), (2, 0)])
+def test_a_run_that_goes_on_inside_a_batch_may_begin_it_and_end_it(made, run, tmp_path, before, after):
+    """Rows that fill up a micro-batch have no log-probabilities before its pass."""
+    steps = {"per_device_train_batch_size": 4, "steps_per_generation": 4, "gradient_accumulation_steps": 1}
+    settings = {"vade_down_sampling": "live", "beta": 0.1, "output_dir": tmp_path / "run", "max_steps": 16} | steps
+    stop = {"callbacks": [SaveAt(5), StopAfter(5)]}
+    run(second_group(itertools.count()), vade_replay=before, more=stop, **settings)
+    trainer = made(second_group(itertools.count(2)), vade_replay=after, **settings)
+    trainer.train(resume_from_checkpoint=f"{tmp_path}/run/checkpoint-5")
+    assert all(math.isfinite(loss) for loss in logged(trainer, "loss"))
+    assert (logged(trainer, "vade/replayed_rows")[-1:] == [4.0]) == (after > 0)
 
 
 class SeesTheRows(VADEGRPOTrainer):

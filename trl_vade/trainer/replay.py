@@ -135,7 +135,7 @@ class Replay:
 
         TRL 1.16 reads them after the pass. New rows get a ratio of exactly 1, and what the next updates need.
         """
-        if not self.batches:
+        if GROUP not in micro_batch:
             return
         trainer, logps = self._trainer, logps.detach()
         for name in {OLD, REFERENCE} & micro_batch.keys():
