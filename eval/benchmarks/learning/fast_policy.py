@@ -18,7 +18,15 @@ from trl_vade.testbed.rewards import exact_answer_reward
 
 from .encoded_rows import EncodedRows
 from .gradient import add_gradient
-from .packing import CompletionTree, additive, grow_tree, language_model, packed_attention, prompt_attention
+from .packing import (
+    CompletionTree,
+    additive,
+    compiled_language_model,
+    grow_tree,
+    language_model,
+    packed_attention,
+    prompt_attention,
+)
 from .rollouts import Rollouts
 
 CHUNK = 128  # rows that are scored together; their activations stay in the processor's caches
@@ -32,6 +40,7 @@ class FastPolicy:
         processor: Its processor, padding on the left.
         rows: `prompt` (messages with text), `answer`, and optionally `images`, which may be empty; or these encoded.
         temperature: Of sampling and of the update.
+        compiled: Whether the forward of updates is compiled, which takes a C++ compiler and a minute.
     """
 
     def __init__(
@@ -42,10 +51,12 @@ class FastPolicy:
         *,
         temperature: float = 1.0,
         max_completion_length: int = 12,
+        compiled: bool = False,
         reward: Callable[[list[str], list[str]], list[float]] = exact_answer_reward,
     ) -> None:
         self.model = model
         self._reward = reward
+        self._trained = compiled_language_model if compiled else language_model
         self.temperature = temperature
         self.max_completion_length = max_completion_length
         self.rows = rows if isinstance(rows, EncodedRows) else EncodedRows(model, processor, rows)
@@ -212,7 +223,8 @@ class FastPolicy:
         embeds, positions, mask = self.rows.prompts(self.model, rows)
         text = self.model.model.language_model
         after = (self.rows.next_position[rows, None] + depth).expand(3, -1, -1)
-        hidden, _ = language_model(
+        forward = self._trained if torch.is_grad_enabled() else language_model
+        hidden, _ = forward(
             text,
             torch.cat((embeds, text.embed_tokens(tokens)), dim=1),
             torch.cat((positions, after), dim=2),

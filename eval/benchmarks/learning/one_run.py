@@ -30,11 +30,20 @@ BINS = 10
 
 
 def run(
-    regime: str, arm: str, learning_rate: float, seed: int, batches: int, *, evaluate_every: int, brief: bool = False
+    regime: str,
+    arm: str,
+    learning_rate: float,
+    seed: int,
+    batches: int,
+    *,
+    evaluate_every: int,
+    brief: bool = False,
+    compiled: bool = False,
 ) -> dict[str, Any]:
     """Train with `arm` until `batches` generation batches' worth of rollouts are spent; return the record.
 
     Evaluations are `evaluate_every` generation batches' worth of rollouts apart. A `brief` record has scores alone.
+    For `compiled` see `FastPolicy`.
     """
     start = time.perf_counter()
     torch.set_num_threads(1)
@@ -43,7 +52,7 @@ def run(
     args = settings(of, seed, described.settings)
     model, base = (AutoModelForImageTextToText.from_pretrained(directory).eval() for _ in range(2))
     processor = AutoProcessor.from_pretrained(directory)
-    policy, judge = (fast_policy(described, model, processor, rows) for rows in encoded)
+    policy, judge = (fast_policy(described, model, processor, rows, compiled=compiled) for rows in encoded)
     first = fast_policy(described, base, processor, encoded[1])
     told = described.told or (lambda prompt: prompt)
     sampler = sampler_of(of, len(pool), seed=seed, prompts=[*map(told, prompt_texts(pool))])
@@ -115,10 +124,10 @@ def regime_of(regime: str, seed: int) -> tuple[Path, datasets.Dataset, list[Enco
     return directory, pool, [EncodedRows(model, processor, rows) for rows in (pool, validation)]
 
 
-def fast_policy(regime: Regime, model: Any, processor: Any, rows: Any) -> FastPolicy:
+def fast_policy(regime: Regime, model: Any, processor: Any, rows: Any, **more: Any) -> FastPolicy:
     """`model` as the policy over `rows` that `regime` asks for."""
     limits = {"temperature": regime.temperature, "max_completion_length": regime.max_completion_length}
-    return FastPolicy(model, processor, rows, **limits, reward=regime.reward)
+    return FastPolicy(model, processor, rows, **limits, reward=regime.reward, **more)
 
 
 def kept_skill(regime: Regime, seed: int, model: Any, processor: Any) -> FastPolicy | None:

@@ -64,6 +64,9 @@ def language_model(
     return _norm(text.norm, states), cache
 
 
+compiled_language_model = torch.compile(language_model, dynamic=True)  # a fifth of a run's time less, after a minute
+
+
 def _norm(module: Any, states: torch.Tensor) -> torch.Tensor:
     return F.rms_norm(states, module.weight.shape, module.weight, module.variance_epsilon)
 

@@ -11,7 +11,7 @@ def work(stage, **arguments):
     else:
         from .one_run import run
 
-        arguments["brief"] = stage == "tune"
+        arguments |= {"brief": stage == "tune", "compiled": True}
     return {"stage": stage, **run(**arguments)}
 
 
