@@ -234,3 +234,11 @@ def test_the_gradient_of_older_completions_is_that_of_trls_clipped_loss(model, p
     assert_close(found, gradients(policy.model))
     assert 0.02 < figures["clipped"] < 0.9
     assert (figures["loss"], figures["clipped"]) == pytest.approx((float(loss), np.mean(clipped)), abs=1e-6)
+
+
+@pytest.mark.slow
+def test_the_compiled_forward_has_the_same_gradients(model, processor, rows):
+    eager, compiled = (FastPolicy(model, processor, rows["mixed"], compiled=each) for each in (False, True))
+    rollouts = eager.sample(range(12), 4, seeded())
+    assert rollouts.has_spread.any()
+    assert_close(gradients_of(compiled, rollouts), gradients_of(eager, rollouts))
