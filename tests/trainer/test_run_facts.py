@@ -137,7 +137,7 @@ def test_a_log_that_lacks_its_beginning_tells_nothing_and_a_damaged_one_says_so(
             feedback.log.append(outcomes, step=step, rollouts=16)
         if steps == (2,):
             assert live_run(trained) is None
-    feedback.log.path.write_bytes(feedback.log.path.read_bytes().replace(b"16", b"17", 1))
+    feedback.log.path.write_bytes(feedback.log.path.read_bytes().replace(b"16", b"", 1))
     with pytest.raises(SnapshotCorruptError, match="Line 1 of"):
         live_run(trained)
     assert len(whole.read()) == 3
