@@ -24,6 +24,8 @@ SMALL_RUN = {
 }
 
 
+SPLIT = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 4}  # its batch in four micro-batches
+
 WORDS = [str(number) for number in range(10)] + ["say", "a", "digit", "not", "below", "above"]
 
 
@@ -70,6 +72,10 @@ def says_a_digit(completions, limit, **kwargs):
     """1 when the completion's first word is a digit above the row's limit; rows differ in difficulty."""
     first = [(text_of(completion).split() or ["-"])[0] for completion in completions]
     return [float(word.isdigit() and int(word) >= bound) for word, bound in zip(first, limit, strict=True)]
+
+
+def fifth_letter(completions, **columns):
+    return [float(sum(map(ord, text_of(each))) % 5 == 0) for each in completions]
 
 
 def always_half(completions, **kwargs):

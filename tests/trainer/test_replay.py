@@ -3,8 +3,10 @@
 Resumes: `test_battery.py`, `checkpoint/test_generation_batch.py`. Two processes: `tests/integration`.
 """
 
+import gc
 import itertools
 import math
+import weakref
 from collections import Counter
 
 import pytest
@@ -17,13 +19,14 @@ from trl.trainer.utils import pad
 from tests.support.families import write_family
 from tests.support.marks import slow_but
 from tests.support.refusals import refused
-from tests.support.rows import text_of
 from tests.support.runs import (
     SMALL_RUN,
+    SPLIT,
     SaveAt,
     StopAfter,
     always_half,
     assert_equal_weights,
+    fifth_letter,
     largest_difference,
     logged,
     rows_with_images,
@@ -177,13 +180,6 @@ def passes(monkeypatch):
     return noted
 
 
-def fifth_letter(completions, **columns):
-    return [float(sum(map(ord, text_of(each))) % 5 == 0) for each in completions]
-
-
-SPLIT = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 4}
-
-
 @pytest.mark.parametrize("iterations", [1, 2])
 @pytest.mark.parametrize("settings", [{"vade_sampler": "uniform"}, SPLIT], ids=str)
 def test_the_newest_groups_come_again_whole_and_no_update_is_larger_than_trls(run, passes, settings, iterations):
@@ -222,6 +218,24 @@ def test_older_rows_keep_their_pictures(made, passes, tmp_path, family):
         age and count for ages, batch, _ in passes for age, count in zip(ages, batch["num_images"], strict=True)
     )
     assert max(change.abs().max() for _, _, change in passes) < 1e-5
+
+
+@pytest.mark.parametrize("batches", [0, 2])
+def test_the_pixels_of_a_batch_are_gone_when_the_next_one_is_scored_unless_its_groups_may_come_again(
+    made, vision_model_path, batches
+):
+    stores, alive = [], []
+
+    def noting(completions, **columns):
+        gc.collect()
+        alive.extend(each() is not None for each in stores[-1:])
+        stores.append(weakref.ref(trainer._images.store))
+        return fifth_letter(completions)
+
+    settings = {"vade_down_sampling": "live", "vade_replay": batches, "max_steps": 3}
+    trainer = made(noting, rows_with_images(), model=vision_model_path, **settings)
+    trainer.train()
+    assert alive == [batches > 0] * 2
 
 
 def test_where_every_group_has_a_gradient_and_without_replay_the_weights_are_those_of_before(run):
@@ -273,6 +287,8 @@ def test_a_run_that_goes_on_inside_a_batch_may_begin_it_and_end_it(made, run, tm
     trainer.train(resume_from_checkpoint=f"{tmp_path}/run/checkpoint-5")
     assert all(math.isfinite(loss) for loss in logged(trainer, "loss"))
     assert (logged(trainer, "vade/replayed_rows")[-1:] == [4.0]) == (after > 0)
+    clipped = [entry["step"] for entry in trainer.state.log_history if "vade/replay_clip_ratio" in entry]
+    assert (max(clipped) > 8) == (after > 0)  # step 8 ends the batch that the checkpoint is inside of
 
 
 class SeesTheRows(VADEGRPOTrainer):

@@ -16,9 +16,11 @@ from tests.support.marks import slow
 from tests.support.refusals import refused
 from tests.support.rows import text_of
 from tests.support.runs import (
+    SPLIT,
     StopAfter,
     always_half,
     assert_equal_weights,
+    fifth_letter,
     largest_difference,
     logged,
     rows_with_images,
@@ -38,16 +40,11 @@ def kept_rollouts(trainer):
     return logged(trainer, "vade/kept_rollouts")
 
 
-def fifth_letter(completions, **columns):
-    return [float(sum(map(ord, text_of(each))) % 5 == 0) for each in completions]
-
-
 def a_second_reward(completions, **columns):
     return [0.1 + 0.2 * (len(text_of(each)) % 3 == 0) for each in completions]
 
 
 TWO_REWARDS = {"reward": [says_a_digit, a_second_reward]}
-SPLIT = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 4}
 
 
 @pytest.mark.parametrize(

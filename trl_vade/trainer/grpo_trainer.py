@@ -163,10 +163,10 @@ class VADEGRPOTrainer(GRPOTrainer):
     def _prepare_inputs(self, generation_batch, *more, **named):
         """Choose the rows in place of the tickets when a generation batch is due, and keep those to train on."""
         with rows_of_batch(self, generation_batch) as rows:
-            last = self._buffered_inputs, self._images.store
+            last = self._batch and self._batch.thinning.replay.last_update()
             inputs = super()._prepare_inputs(rows, *more, **named)
             if self.model.training and PLACE in inputs:
-                self._buffered_inputs = self._batch.thinning.thin(self._buffered_inputs, *last)
+                self._buffered_inputs = self._batch.thinning.thin(self._buffered_inputs, last)
                 inputs = self._buffered_inputs[self._step % self.args.steps_per_generation]
             return inputs
 

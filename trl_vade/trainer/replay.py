@@ -61,6 +61,10 @@ class Replay:
     def _now(self) -> int:
         return int(self._trainer._step // generate_every(self._trainer))  # the generation batch
 
+    def last_update(self) -> tuple[list[Batch] | None, PixelStore | None]:
+        """Return the micro-batches of the last update with their pixels; nothing, which holds no pixels, if off."""
+        return (self._trainer._buffered_inputs, self._trainer._images.store) if self.batches else (None, None)
+
     def numbered(self, batch: Batch) -> Batch:
         """Return a prepared batch with the number of each row's group, and places for its log-probabilities."""
         if not self.batches:
@@ -71,7 +75,7 @@ class Replay:
         return batch | {GROUP: number, OLD: batch.get(OLD, nothing_yet)}
 
     def add_to(
-        self, batch: Batch, free: NDArray[np.int64], last: list[Batch] | None, store: PixelStore
+        self, batch: Batch, free: NDArray[np.int64], last: list[Batch] | None, store: PixelStore | None
     ) -> tuple[Batch, int]:
         """Return the batch with older rows at its end, and their number. Log them. All processes must take part.
 
@@ -102,7 +106,7 @@ class Replay:
         per_batch = args.per_device_train_batch_size * args.steps_per_generation // self._trainer.num_generations
         return self._now - rows[GROUP].cpu() // per_batch
 
-    def _older(self, batch: Batch, room: int, last: list[Batch], store: PixelStore) -> Batch | None:
+    def _older(self, batch: Batch, room: int, last: list[Batch], store: PixelStore | None) -> Batch | None:
         """Return the newest whole groups of the last update that fit into the room, None if there is none."""
         if not (last and GROUP in last[0]):
             return None
@@ -114,7 +118,7 @@ class Replay:
         order = order[: ends[ends <= room].max(initial=0)]
         return self._with_pixels(taken(rows, order), batch, store) if len(order) else None
 
-    def _with_pixels(self, rows: Batch, batch: Batch, store: PixelStore) -> Batch | None:
+    def _with_pixels(self, rows: Batch, batch: Batch, store: Any) -> Batch | None:
         """Return the rows with the numbers of their pixels in this batch's store; None where the two do not fit."""
         pixels = [each["pixel_values"][0] for each in (rows, batch) if each.get("pixel_values") is not None]
         if any(map(torch.is_floating_point, pixels)) or has_pixels_by_row(rows) != has_pixels_by_row(batch):
@@ -135,6 +139,7 @@ class Replay:
 
         TRL 1.16 reads them after the pass. New rows get a ratio of exactly 1, and what the next updates need.
         """
+        self.counts = torch.zeros(2, dtype=torch.int64)
         if GROUP not in micro_batch:
             return
         trainer, logps = self._trainer, logps.detach()

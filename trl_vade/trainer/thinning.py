@@ -37,7 +37,6 @@ from .batch_rows import (
 )
 from .callbacks import TrainedCounts, callback_of
 from .down_sampling import down_sampling, reason_against_lossless, refuse_lossless, schedule
-from .images.store import PixelStore
 from .presets import is_adaptive
 from .replay import Replay
 from .seams import arguments_of, own_views
@@ -101,11 +100,8 @@ class Thinning:
         self._advantages = batch["advantages"].cpu()
         return self.replay.numbered(batch) | {PLACE: torch.arange(len(self._advantages))}
 
-    def thin(self, micro_batches: list[Batch], last: list[Batch] | None, store: PixelStore) -> list[Batch]:
-        """Return micro-batches of the rows to train on, and log what was kept.
-
-        `last` are those of the last update, and `store` holds their pixels: rows of them may be trained on again.
-        """
+    def thin(self, micro_batches: list[Batch], last: Any) -> list[Batch]:
+        """Return micro-batches of the rows to train on, and log what was kept. `last`: see `Replay.last_update`."""
         whole = joined([split_pixel_values_by_grid(each) for each in micro_batches])
         shuffled_place = torch.argsort(whole.pop(PLACE)).numpy()  # (B,) where TRL's shuffle has put each row
         nothing = {name: None for name, value in whole.items() if value is None}
@@ -116,7 +112,7 @@ class Thinning:
         advantages = np.where(self._live, advantages, 0.0)
         kept, older = self._kept(advantages, len(micro_batches)), 0
         if self.replay.batches:
-            whole, older = self.replay.add_to(whole, shuffled_place[~self._live], last, store)
+            whole, older = self.replay.add_to(whole, shuffled_place[~self._live], *last)
             kept = first_of(self._live, self._most(int(self._live.sum()) + older) - older)
         self._log(advantages, kept)
         self._live = self._scored = self._advantages = None
