@@ -18,8 +18,6 @@ from trl_vade.testbed.sft import prompt_messages
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.usefixtures("one_thread")]
 
-KINDS = ("image", "text", "mixed")
-
 
 @pytest.fixture(scope="module")
 def rows():
@@ -69,57 +67,36 @@ def transformers_logits(policy, processor, row, completion):
     return logits
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_tokens_are_sampled_with_the_probabilities_of_transformers_own_forward(model, processor, rows, kind):
-    policy = FastPolicy(model, processor, rows[kind], temperature=1.3)
+def test_tokens_are_sampled_with_the_probabilities_of_transformers_own_forward(model, processor, rows):
+    policy = FastPolicy(model, processor, rows["mixed"], temperature=1.3)
     rollouts = policy.sample([5, 0, 17, 8, 14], 3, seeded())
     assert len(set(policy.rows.lengths[[5, 0, 17, 8, 14]].tolist())) > 2  # prompts of unequal length share a batch
     for k, row in enumerate(rollouts.sample_index):
         for g in range(3):
             present = rollouts.completion_mask[k, g]
             completion = rollouts.completion_ids[k, g][present]
-            logps = transformers_logits(policy, processor, rows[kind][int(row)], completion).log_softmax(-1)
+            logps = transformers_logits(policy, processor, rows["mixed"][int(row)], completion).log_softmax(-1)
             expected = logps.gather(1, completion[:, None])[:, 0]
             torch.testing.assert_close(rollouts.token_logps[k, g][present], expected, atol=2e-5, rtol=1e-5)
             assert not rollouts.token_logps[k, g][~present].any()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_sampled_pass_rates_agree_with_the_exact_ones(model, processor, rows, kind):
-    policy = FastPolicy(model, processor, rows[kind])
-    exact, trials = policy.pass_rates(), 1000
-    sampled = policy.sample(np.arange(24), trials, seeded()).successes / trials
-    assert exact.max() > 0.05
-    deviation = (sampled - exact) / np.sqrt(exact * (1 - exact) / trials)
-    assert deviation.min() > -4
-    # Other ways to write a right answer are left out of the exact rates. Here, after a brief teaching, they are worth
-    # 0.2 points on average; for the model of the README, 0.02 +- 0.02.
-    assert (sampled - exact).mean() < 0.006
-    assert (sampled - exact).max() < 0.05
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_exact_scores_are_those_of_transformers_own_forward(model, processor, rows, kind):
-    policy = FastPolicy(model, processor, rows[kind], temperature=0.7)
-    rates, greedy = policy.score()
-    for index, row in enumerate(rows[kind]):
+def test_exact_scores_are_those_of_transformers_own_forward_and_of_what_is_sampled(model, processor, rows):
+    policy = FastPolicy(model, processor, rows["mixed"], temperature=0.7)
+    exact, greedy = policy.score()
+    for index, row in enumerate(rows["mixed"]):
         ids = torch.tensor(processor.tokenizer(f"<answer>{row['answer']}</answer>")["input_ids"])
         logits = transformers_logits(policy, processor, row, ids)
         expected = logits.log_softmax(-1).gather(1, ids[:, None]).sum().exp()
-        assert rates[index] == pytest.approx(float(expected), rel=1e-4)
+        assert exact[index] == pytest.approx(float(expected), rel=1e-4)
         assert greedy[index] == bool((logits.argmax(-1) == ids).all())
-    assert np.allclose(policy.pass_rates([7, 3]), rates[[7, 3]], rtol=1e-4)
-
-
-def test_an_answer_that_does_not_fit_cannot_be_right(model, processor, rows):
-    policy = FastPolicy(model, processor, rows["image"], max_completion_length=5)
-    fits = (policy.rows.target_mask.sum(1) <= 5).numpy()
-    rates, greedy = policy.score()
-    assert fits.any()
-    assert not fits.all()
-    assert np.array_equal(rates > 0, fits)
-    assert not greedy[~fits].any()
-    assert not policy.sample(np.flatnonzero(~fits), 200, seeded()).rewards.any()
+    sampled = policy.sample(np.arange(24), 1000, seeded()).successes / 1000
+    assert ((sampled - exact) / np.sqrt(exact * (1 - exact) / 1000)).min() > -4
+    # Other ways to write a right answer are left out of the exact rates: after this brief teaching 0.2 points on
+    # average, and for the model of the README 0.02 +- 0.02.
+    assert (sampled - exact).mean() < 0.006
+    short = FastPolicy(model, processor, rows["mixed"], max_completion_length=5)  # an answer that does not fit
+    assert np.array_equal(short.score()[0] > 0, (short.rows.target_mask.sum(1) <= 5).numpy())
 
 
 def test_skipping_groups_without_a_spread_changes_no_gradient_and_no_loss(model, processor, rows):

@@ -14,7 +14,6 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 from eval.benchmarks.learning import pools
 from eval.benchmarks.learning.chains import (
     DIGITS,
-    MAX_COMPLETION_LENGTH,
     MODULUS,
     ChainSFTSettings,
     encode_chains,
@@ -23,7 +22,7 @@ from eval.benchmarks.learning.chains import (
 )
 from eval.benchmarks.learning.one_run import fast_policy
 from eval.benchmarks.learning.pools import load_regime
-from eval.benchmarks.learning.regimes import REGIMES, without_length
+from eval.benchmarks.learning.regimes import REGIMES
 from trl_vade.testbed.dataset import FEATURES
 from trl_vade.testbed.processor import build_processor
 from trl_vade.testbed.sft import IGNORED, SFTSettings
@@ -73,24 +72,13 @@ def test_chains_repeat_are_dealt_in_turn_and_keep_to_their_side(monkeypatch):
         list(islice(iter_chains("train", 0, (1,)), 6))
 
 
-def test_three_skills_are_dealt_in_turn_and_their_answers_have_7_to_60_tokens(processor):
-    skills = ("chain", "written", "products")
-    chains = list(islice(iter_chains("train", 0, (1, 8, 4), skills=skills), 30))
-    assert [(chain.task, chain.level) for chain in chains] == [*zip(skills, (1, 8, 4), strict=True)] * 10
-    assert [solve(chain.question) for chain in chains] == [chain.answer for chain in chains]
-    taught = (encode_chains(chains, processor)["labels"] != IGNORED).sum(dim=1)
-    assert (taught.min(), taught.max()) == (7, REGIMES["two_skills"].max_completion_length)
-    assert without_length(chains[0].question) == f"What is the sum of some of the digits {chains[0].digits}?"
-
-
-def test_only_the_answer_of_a_chain_is_taught_and_the_longest_fits(processor):
-    chains = list(islice(iter_chains("sft", 0, range(1, 9)), 8))
+def test_only_the_answer_of_a_chain_is_taught(processor):
+    chains = list(islice(iter_chains("sft", 0, (1, 8, 4), skills=("chain", "written", "products")), 30))
     batch = encode_chains(chains, processor)
+    assert [solve(chain.question) for chain in chains] == [chain.answer for chain in chains]
     for chain, ids, labels in zip(chains, batch["input_ids"], batch["labels"], strict=True):
-        taught = labels != IGNORED
-        assert processor.tokenizer.decode(ids[taught]) == f"<answer>{chain.answer}</answer><|im_end|>"
-        assert not taught[: -taught.sum()].any()
-    assert (batch["labels"] != IGNORED).sum(dim=1).max() == MAX_COMPLETION_LENGTH == CHAINS.max_completion_length
+        assert processor.tokenizer.decode(ids[labels != IGNORED]) == f"<answer>{chain.answer}</answer><|im_end|>"
+    assert (batch["labels"] != IGNORED).sum(dim=1).max() == REGIMES["two_skills"].max_completion_length
 
 
 def cells(rows):
@@ -120,30 +108,6 @@ def test_a_regime_is_a_pure_function_of_its_seed_with_its_shares_on_two_sides(
     assert load_regime(regime, 0, cache, progress=False)[1].to_dict() == train.to_dict()
 
 
-def test_a_filter_takes_only_rows_in_its_range_and_asks_about_no_other(monkeypatch):
-    asked = []
-
-    def rate(row_id):
-        """A pass rate that can be read off the row: the share of the digits of its id that are below 8."""
-        letters = row_id.rsplit("-", 1)[1]
-        return sum(letter < "8" for letter in letters) / len(letters)
-
-    class Measured:
-        def __init__(self, model, processor, rows):
-            asked.extend(rows["level"])
-            self.rates = [rate(row_id) for row_id in rows["id"]]
-
-        def pass_rates(self):
-            return np.array(self.rates)
-
-    monkeypatch.setattr(pools, "FastPolicy", Measured)
-    regime = replace(PICTURES, pass_range={3: (0.5, 0.6)}, num_train=32)
-    rows = pools.draw_pool(regime, "train", 32, 0, None, None, progress=False)
-    assert {*asked} == {3}
-    assert all(0.5 <= rate(row["id"]) <= 0.6 for row in rows if row["level"] == 3)
-    assert not all(0.5 <= rate(row["id"]) <= 0.6 for row in rows if row["level"] < 3)
-
-
 def test_wrong_labels_are_in_the_training_rows_alone_and_as_many_as_declared(cache):
     _, train, validation = load_regime(replace(CHAINS, wrong_labels=0.25), 0, cache, progress=False)
     _, right, same_validation = load_regime(CHAINS, 0, cache, progress=False)
@@ -160,51 +124,15 @@ def test_a_graded_reward_is_the_share_of_steps_before_the_first_slip():
         assert graded_reward([f"<answer>{completion}</answer>", completion], ["343"] * 2) == [pytest.approx(reward), 0]
 
 
-@pytest.fixture(scope="module")
-def base_policy(tmp_path_factory):
-    """A function that loads a regime of seed 10 from one cache, as some share a base policy."""
-    built = tmp_path_factory.mktemp("regimes")
-
-    def load(name):
-        directory, train, _ = load_regime(name, 10, built, progress=False)
-        model = AutoModelForImageTextToText.from_pretrained(directory)
-        return fast_policy(REGIMES[name], model, AutoProcessor.from_pretrained(directory), train), train
-
-    return load
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "off"), [("staged", 0.02), ("graded", 0.12)])
-def test_the_exact_chances_of_a_gradient_are_those_of_sampled_groups(name, off, base_policy):
+def test_the_exact_chances_of_a_gradient_are_those_of_sampled_groups(name, off, tmp_path):
     """For graded rewards they are a lower bound: answers of another length earn other shares."""
-    policy, _ = base_policy(name)
-    rates, mixed = policy.chances(8, np.arange(512))
-    assert rates.tolist() == policy.pass_rates().tolist()
+    directory, train, _ = load_regime(name, 10, tmp_path, progress=False)
+    model = AutoModelForImageTextToText.from_pretrained(directory)
+    policy = fast_policy(REGIMES[name], model, AutoProcessor.from_pretrained(directory), train)
+    _, mixed = policy.chances(8, np.arange(512))
     chance, rows = torch.Generator().manual_seed(0), np.arange(0, 512, 4)
     came = np.mean([policy.sample(rows, 8, chance).has_spread for _ in range(20)], axis=0)
     assert -0.02 < came.mean() - mixed[rows].mean() < off
     assert np.corrcoef(came, mixed[rows])[0, 1] > 0.9
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["paper_like", "staged", "many_impossible", "no_headroom"])
-def test_the_base_policies_stand_where_the_documentation_says(name, base_policy):
-    """The shares of rows and groups, for one seed, with some room."""
-    policy, train = base_policy(name)
-    rates, levels = policy.pass_rates(), np.array(train["level"])
-    ratio = np.mean(1 - rates**8 - (1 - rates) ** 8)
-    impossible, mastered = np.mean(rates < 0.02), np.mean(rates > 0.98)
-    if name == "paper_like":
-        assert 0.05 < ratio < 0.25
-        assert mastered > 0.5
-        assert impossible < 0.2
-    elif name == "staged":
-        assert rates[levels == 1].mean() > 0.95
-        assert 0.1 < rates[levels == 3].mean() < 0.7
-        assert rates[levels >= 6].mean() < 0.05
-        assert 0.35 < impossible < 0.65
-    elif name == "many_impossible":
-        assert 0.45 < impossible < 0.7
-    else:
-        assert ratio > 0.9
-        assert 0.2 <= rates.min() <= rates.max() <= 0.8
