@@ -139,6 +139,15 @@ def test_a_colocated_run_resumes_bit_for_bit(colocated):
     assert_same_run(start(folder, mixed=True, resume=3)[0], whole)
 
 
+def test_a_run_that_trains_again_on_what_taught_resumes_bit_for_bit(tmp_path):
+    """An older row keeps the ratio of trainer and engine that it was written with, also in the checkpoint."""
+    settings = {"mixed": True, "vade_replay": 2}
+    whole = start(tmp_path, **settings)[0]
+    assert max(differences(whole.steps)) <= SAME
+    assert whole.steps[3]["vade/replayed_rows"] > 0  # the first update of the resumed run
+    assert_same_run(start(tmp_path, resume=3, **settings)[0], whole)
+
+
 def test_an_engine_loads_a_checkpoint_with_a_posterior_and_a_generation_batch_beside_the_weights(colocated, tmp_path):
     """It takes every `*.safetensors` there for weights, unless an index says which are."""
     checkpoint = colocated[0] / "checkpoint-3"
