@@ -65,10 +65,11 @@ def test_a_file_gets_a_header_a_line_a_logging_step_events_and_the_verdict(
     assert all(part in line for part, line in zip(saved, steps, strict=True))
     assert sum("validation at step" in line for line in lines) == 2
     assert any("checkpoint-2 written" in line for line in lines)
-    assert "Too few groups" in lines[-4]
-    assert "validation score" in lines[-3]
-    assert "±" in lines[-3]
-    assert all(trainer.args.output_dir in line for line in lines[-2:])
+    assert "Too few groups" in lines[-5]
+    assert "validation score" in lines[-4]
+    assert "±" in lines[-4]
+    assert all(trainer.args.output_dir in line for line in lines[-3:])
+    assert "--vade_sampler uniform" in lines[-1]
 
 
 @pytest.mark.slow
