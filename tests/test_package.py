@@ -103,12 +103,7 @@ def test_a_type_checker_knows_the_types_of_a_users_script(tmp_path):
     (tmp_path / "mypy.ini").write_text(CHECKER)
     command = [sys.executable, "-m", "mypy", "--cache-dir", str(tmp_path / "cache"), "user.py"]
     printed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True).stdout
-    for revealed in (
-        "str | None",
-        "numpy.dtype[numpy.float64]",
-        "OnTimeSelection",
-        "errors.ConfigurationError",
-    ):
+    for revealed in ("str | None", "numpy.dtype[numpy.float64]", "OnTimeSelection", "errors.ConfigurationError"):
         assert revealed in printed, printed
     assert '"Any"' not in printed
     [refusal] = re.findall(r"user.py:\d+: error: (.*)", printed)

@@ -92,9 +92,6 @@ def threads_end():
     return False
 
 
-# ------------------------------------------------------------------------------------------------- the very same rows
-
-
 @pytest.mark.parametrize("name", DATASETS)
 def test_the_rows_are_those_of_getitems_and_decoded_in_threads(name, threads):
     dataset = DATASETS[name]
@@ -179,8 +176,6 @@ def test_the_first_image_of_a_list_is_decoded_once_and_no_longer_twice(decoded_i
     assert sorted(decoded_images) == [0, 1, 20, 21]
 
 
-# -------------------------------------------------------------------------------- what the threads have no hand in
-
 LEFT_ALONE = {
     "no images": numbered_rows(4),
     "images that nobody asked to decode": numbered_rows(4, image=picture).cast_column("image", Image(decode=False)),
@@ -200,9 +195,6 @@ def test_it_is_left_to_the_data_set_and_the_calling_thread(threads):
         assert threads == []
         assert decoder.load([2, 0]) == dataset.__getitems__([2, 0])
         assert set(threads) <= {threading.current_thread().name}
-
-
-# ------------------------------------------------------------------------------------------------------ ahead of need
 
 
 def test_two_rows_are_decoded_at_the_same_time(monkeypatch):
@@ -279,9 +271,6 @@ def test_nothing_but_the_rows_that_were_chosen_is_touched_however_many_there_are
         decoder.load([first, first + 1, 299])
     assert threads_end()
     assert (copies, read) == (["arrow"], [1] * 9)
-
-
-# ------------------------------------------------------------------------------------------------------ damaged images
 
 
 def test_a_damaged_image_is_an_error_that_names_its_row_when_this_is_loaded_and_not_before():

@@ -31,9 +31,6 @@ def test_the_items_of_a_group_share_no_list_no_dictionary_and_no_picture():
     assert [row["image"].getpixel((0, 0))[0] for row in rows[1:]] == [5] * 3 + [2] * 4
 
 
-# ------------------------------------------------------------------------------------------------ several processes
-
-
 @given(st.integers(1, 6), st.integers(1, 8), st.data())
 def test_each_process_loads_the_rows_of_its_own_slice_once_and_no_others(num_groups, num_generations, data):
     """Whatever the numbers, as long as the completions divide among the processes."""
@@ -63,9 +60,6 @@ def test_each_process_begins_with_the_rows_of_its_own_slice_and_decodes_no_other
         loader.prefetch(chosen)
         assert {int(name[-1]) for name in ids(loader.load(chosen))} == mine
         assert sorted(decoded_images) == sorted(mine)
-
-
-# ------------------------------------------------------------------------------------------- rows without an image
 
 
 def test_one_process_alone_says_whether_its_batch_has_images_and_leaves_the_prompts_alone():

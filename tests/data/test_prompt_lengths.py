@@ -75,9 +75,6 @@ def processed(monkeypatch):
     return calls
 
 
-# ------------------------------------------------------------------------------------------------ exactly TRL's number
-
-
 def test_text_prompts_have_as_many_tokens_as_trl_makes(text_trainer, vision_trainer):
     conversations = [asked("What is the sum?"), [{"role": "system", "content": "Answer."}, *asked("How many?")]]
     plain = ["say a digit", "above 3 below 5 not 4", "a"]
@@ -139,9 +136,6 @@ def test_tools_in_the_prompt_count(text_trainer):
     assert min(lengths) > max(counted(rows, tokenizer))
 
 
-# --------------------------------------------------------------------------------------------- how rows can come along
-
-
 def test_rows_come_from_files_from_a_selection_and_from_a_transform(vision_trainer, tmp_path):
     names = [str(tmp_path / f"{i}.png") for i in range(20)]
     for i, name in enumerate(names):
@@ -188,9 +182,6 @@ def test_a_row_that_the_processor_refuses_is_named_before_and_in_training(vision
         counted(damaged, FULL_SIZE)
 
 
-# ----------------------------------------------------------------------------------------------------------- the cache
-
-
 def on_disk(dataset, directory):
     """`dataset` as `load_dataset` gives it: in a file of Arrow's that outlives the run."""
     dataset.to_parquet(directory / "rows.parquet")
@@ -215,9 +206,6 @@ def test_a_second_start_processes_no_image_unless_what_decides_the_number_is_ano
     )
     for processor in (larger, other_text, with_start):
         assert counted(loaded(tmp_path), processor) != lengths
-
-
-# ------------------------------------------------------------------------------------------------ before the trainer
 
 
 LIMIT = {"vade_max_prompt_length": 8192}

@@ -37,8 +37,6 @@ def of_pictures(column, *pictures, kind=None, **columns):
     return rows.cast_column(column, kind or datasets.Image())
 
 
-# --------------------------------------------------------------------------------------------- keys of today and ever
-
 LISTS = [[stored(0), stored(1)], [stored(1), stored(0)], [], None]
 GOLDEN = {  # rows and their keys, of commit 418822d
     "ids": (
@@ -111,9 +109,6 @@ def test_other_rows_have_another_fingerprint():
     changed = rows.map(lambda row, i: {"id": "new"} if i == 17 else {}, with_indices=True)
     others = (numbered_rows(31), reordered, shorter, twice, changed, rows.remove_columns("id"))
     assert len({fingerprint(each) for each in (rows, *others)}) == 7
-
-
-# ------------------------------------------------------------------------------------------------- who the rows are
 
 
 @pytest.fixture

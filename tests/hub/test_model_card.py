@@ -57,9 +57,7 @@ SUMMARY = {
     **{"steps": 960, "generation_batches": 240, "refills": 0, "rollouts": 983040, "trained_completions": 480_000},
     **{"effective_gradient_ratio_first_quarter": 0.5, "effective_gradient_ratio_last_quarter": 0.4},
     **{"even_draw_ratio_last_quarter": 0.3, "groups_first_quarter": 7680, "groups_last_quarter": 7680},
-    "seconds": {
-        **{"selection": 36.0, "generation": 90_000.0, "update": 72_000.0, "validation": 3_600.0},
-    },
+    "seconds": {**{"selection": 36.0, "generation": 90_000.0, "update": 72_000.0, "validation": 3_600.0}},
     **{
         "validation": [
             {"step": step, "score": score, "standard_error": 0.01}

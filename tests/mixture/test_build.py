@@ -243,9 +243,6 @@ def test_what_a_row_says_is_text_on_the_page_and_shared_images_are_counted(tmp_p
     assert ("<script" in page, "&lt;script&gt;" in page) == (False, True)
 
 
-# ------------------------------------------------------------------------------------------------------- the rows
-
-
 def test_what_the_user_says_and_the_name_of_a_row():
     choices = Question("Which?", ["one", "two"], "B", "choice", context="Look.")
     asked = "Look.\nWhich?\nChoices:\nA. one\nB. two\n\n"

@@ -65,11 +65,9 @@ SAME_UNITS = [
     *(("5 apples", "5"), ("5 km/h", "5"), ("72 loaves per day", "72")),
 ]
 RELAXED = [  # within 5 %, ends included; ChartQA's labels leave out the factor of an axis
-    *(("95", "100"), ("105", "100"), ("-105", "-100"), ("0", "0"), ("1.4 billion", "1.4"), ("72 million", "72")),
+    *(("95", "100"), ("105", "100"), ("-105", "-100"), ("0", "0"), ("1.4 billion", "1.4"), ("72 million", "72"))
 ]
-NOT_RELAXED = [
-    *(("94.9", "100"), ("105.1", "100"), ("0.001", "0"), ("14 billion", "1.4"), ("1.4", "1.4 billion")),
-]
+NOT_RELAXED = [*(("94.9", "100"), ("105.1", "100"), ("0.001", "0"), ("14 billion", "1.4"), ("1.4", "1.4 billion"))]
 
 
 def test_two_numbers_are_the_same_to_the_precision_and_in_the_units_of_the_reference():

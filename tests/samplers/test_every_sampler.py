@@ -45,9 +45,6 @@ WITHOUT_LABELS = [name for name in SAMPLERS if name != "resting, strata" and "pr
 every_sampler = pytest.mark.parametrize("make", SAMPLERS.values(), ids=SAMPLERS)
 
 
-# ---------------------------------------------------------------------------------------------------------- draws
-
-
 @every_sampler
 def test_it_is_a_prompt_sampler_with_figures_to_log(make):
     sampler = make(5)
@@ -128,12 +125,6 @@ def test_a_draw_depends_on_the_seed_the_draw_number_and_the_state_alone(name):
     assert [bits(draw) for draw in draws] == [bits(again.draw(10)) for _ in range(3)]
     chosen = {tuple(draw.sample_index.tolist()) for draw in (*draws, other.draw(10))}
     assert len(chosen) == (1 if name == "greedy" else 4)  # without chance
-
-
-# ------------------------------------------------------------------------------------------------------- outcomes
-
-
-# ---------------------------------------------------------------------------------------------------------- state
 
 
 @every_sampler

@@ -36,9 +36,6 @@ def observed(words, seed, size=None, trials=8):
     return posterior, rates
 
 
-# ----------------------------------------------------------------------------------------------------- the words
-
-
 def test_a_text_has_the_features_of_its_words_that_eight_texts_have():
     texts = ["What is 12 + 3?"] * 7 + ["What is 12 + 4?"]
     hashed = sorted({zlib.crc32(word) % WIDTH for word in (b"what", b"is", b"12")})
@@ -54,9 +51,6 @@ def test_case_order_and_repetition_do_not_count(texts):
     words = [text.lower().split() for text in texts]
     changed = prompt_words(" ".join([*reversed(each), *each]) for each in words)
     assert changed.tolist() == prompt_words(map(" ".join, words)).tolist()
-
-
-# ------------------------------------------------------------------------------------------------------- the fit
 
 
 @few
@@ -116,9 +110,6 @@ def test_a_fit_to_many_rows_takes_those_that_were_chosen_last(monkeypatch, most,
     old, new = (a / (a + b))[[55, 110]]
     assert new < 0.1
     assert (old > 0.9) == knows_old
-
-
-# --------------------------------------------------------------------------------------------------- the sampler
 
 
 def test_the_fit_is_made_once_for_each_change_of_the_counts(monkeypatch):

@@ -33,9 +33,6 @@ def originals_with(variants, groups):
     return np.flatnonzero((variants.num_variants >= groups) & (variants.kind == 0)).tolist()
 
 
-# ---------------------------------------------------------------------------------------------------- the draws
-
-
 @both
 @every_match
 @few
@@ -106,9 +103,6 @@ def test_problems_with_too_few_variants_are_never_drawn():
     assert set(make(UniformSampler, variants, 3).draw(4).sample_index.tolist()) == {6, 7, 8, 9}
 
 
-# ------------------------------------------------------------------------------- what else a draw of rows can do
-
-
 def test_a_problem_rests_with_its_original():
     variants = variant_rows([2] * 6)
     sampler = make(ThompsonSampler, variants, cooldown=3)
@@ -163,8 +157,6 @@ def test_variants_without_groups_change_no_draw_and_the_state_holds_no_rule_that
     assert json.loads(json.dumps(rows)) == rows
 
 
-# ------------------------------------------------------------------------------------------------------ the state
-
 WORLDS = {
     "resting": (ThompsonSampler, {"cooldown": 2, "signal_aware_decay": True}),
     "greedy": (ThompsonSampler, {"greedy": True}),
@@ -191,9 +183,6 @@ def test_a_resumed_run_draws_the_same_bits_and_a_look_shows_them(tmp_path, name,
     assert state_digest(first) == state_digest(resumed)
 
 
-# -------------------------------------------------------------------------------------------------- the arguments
-
-
 @both
 def test_settings_of_variants_that_cannot_work_are_refused(sampler):
     variants = variant_rows([2] * 3)
@@ -211,8 +200,6 @@ def test_settings_of_variants_that_cannot_work_are_refused(sampler):
         with refused(ConfigurationError, names=names):
             sampler(9, **given_)
 
-
-# ------------------------------------------------------------------------------------------- the rows, and the law
 
 OF_ROWS = ("original", "text", "hint-1")
 

@@ -28,9 +28,6 @@ def best(strata, rows, value, k, seed=0, number=0):
     return strata.best(rows, value, strata.quotas(k, seed=seed, number=number))
 
 
-# ------------------------------------------------------------------------------------------------------- the shares
-
-
 @few
 @given(sizes=sizes_of_strata, data=st.data(), **turns)
 def test_quotas_are_those_of_systematic_sampling(sizes, data, seed, number):
@@ -56,9 +53,6 @@ def test_over_many_draws_no_stratum_is_ever_far_from_its_share():
 def test_shares_of_a_huge_data_set_do_not_overflow():
     strata = strata_of(np.repeat([0, 1, 2], [1, 1_999_998, 1]))
     assert strata.quotas(2_000_000, seed=2**63 - 1, number=2**62).tolist() == [1, 1_999_998, 1]
-
-
-# --------------------------------------------------------------------------------------------------------- the rows
 
 
 def by_hand(stratum, rows, value, k, quotas):

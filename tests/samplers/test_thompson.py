@@ -34,9 +34,6 @@ def test_the_metrics_are_coverage_and_mean_pass_rate(kind):
     assert sampler.metrics() == {"coverage": 0.5, "mean_pass_rate": pytest.approx(0.5, rel=1e-15)}
 
 
-# ------------------------------------------------------------------------------------------------------- Thompson
-
-
 @pytest.mark.parametrize(("alpha", "beta"), [(0.0, 0.0), (2.0, 6.0), (8.0, 0.0), (0.5, 1000.0), (300.0, 200.0)])
 def test_draws_follow_the_beta_distribution_of_the_posterior(alpha, beta):
     sampler = ThompsonSampler(5000, seed=3)
@@ -116,8 +113,6 @@ def test_what_was_taken_over_is_used_at_once_and_rests_once_it_was_trained_on():
     assert "taken_over" not in second.state_dict()
 
 
-# --------------------------------------------------------------------------------------------------------- strata
-
 SIZES = {"rare": 2, "small": 8, "large": 30}
 LABELS = [label for label, size in SIZES.items() for _ in range(size)]
 
@@ -153,9 +148,6 @@ def test_a_single_stratum_changes_no_draw(settings):
         assert bits(draw) == bits(one.draw(7, exclude=excluded))
         for sampler in (plain, one):
             half_right(sampler, draw.sample_index)
-
-
-# -------------------------------------------------------------------------------------------------------- uniform
 
 
 @pytest.mark.parametrize(("num_samples", "k"), [(1, 1), (7, 3), (12, 4), (10, 10), (1000, 48), (9471, 512)])

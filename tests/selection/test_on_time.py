@@ -77,9 +77,6 @@ def test_a_choice_that_was_not_foreseen_is_made_all_the_same(make_selection):
     assert [row["image"].getpixel((0, 0))[0] for row in rows[::4]] == selection.in_flight.sample_index.tolist()
 
 
-# ------------------------------------------------------------------------------------------- rollout initialisation
-
-
 def initialise(selection, rewards_of):
     """Score every batch of `initial_batches`; `rewards_of(row)` gives the rewards of its G completions."""
     seen = []
@@ -131,9 +128,6 @@ def test_rows_that_fill_the_last_batch_up_are_added_and_no_rollout_is_thrown_awa
     assert selection.feedback.rollouts == 12
 
 
-# ----------------------------------------------------------------------------------------------------------- metrics
-
-
 def test_the_metrics_of_two_generation_batches_worked_out_by_hand(make_selection):
     selection = make_selection(numbered_rows(4), UniformSampler(4, decay_sampled=0.5, decay_unsampled=1.0))
     selection.choose()
@@ -172,9 +166,6 @@ def test_a_batch_without_any_score_has_unknown_metrics_and_still_counts(make_sel
     assert [metrics[name] for name in ("effective_gradient_ratio", "rollouts", "coverage")] == [0, 8, 0]
     assert selection.sampler.posterior.step == 1
     assert selection.in_flight is None  # until the next choice
-
-
-# ----------------------------------------------------------------------------------------------------------- strata
 
 
 def test_each_stratum_has_its_figures_and_what_is_not_known_is_left_out(make_selection):
@@ -226,9 +217,6 @@ def test_a_figure_that_some_batches_lack_is_averaged_over_those_that_have_it():
     log_metrics({"refills": 1.0, "rollouts": 36.0, "ratio/b": 0.5, "ratio/c": 1.0}, to)
     assert [len(to[f"vade/ratio/{label}"]) for label in "abc"] == [2, 3, 3]
     assert to["vade/ratio/b"][2] == 0.5
-
-
-# ----------------------------------------------------------------------------------------------------------- refills
 
 
 def test_a_refill_draws_other_rows_and_is_declined_when_too_few_are_left(make_selection):
@@ -291,8 +279,6 @@ def test_selection_inside_a_timed_block_is_not_counted_twice(make_selection):
         selection.feedback.seconds["selection"] += 1000.0  # as if the choice had taken that long
     assert selection.feedback.seconds["generation"] < 0  # the 1000 seconds that nobody waited for were left out
 
-
-# ------------------------------------------------------------------------------------------------------ reward outage
 
 OUTAGE = range(10, 15)  # generation batches from 0, in which every answer is wrong
 

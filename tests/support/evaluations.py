@@ -33,12 +33,7 @@ def write_run(
     model = folder / "models__Qwen2.5-VL-7B"
     model.mkdir(parents=True)
     results = {
-        "results": {
-            benchmark.task: {
-                "alias": benchmark.task,
-                benchmark.key: value,
-            }
-        },
+        "results": {benchmark.task: {"alias": benchmark.task, benchmark.key: value}},
         "n-samples": {benchmark.task: {"original": original or len(scores), "effective": len(scores)}},
         "config": {
             **{"model": "qwen2_5_vl", "limit": None if limit is None else float(limit), "gen_kwargs": "temperature=1"},

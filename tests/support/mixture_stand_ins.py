@@ -52,9 +52,6 @@ def picture(number, kind="PNG", size=(28, 28)):
     return buffer.getvalue()
 
 
-# ---------------------------------------------------------- turns (question, reply) of a conversation, for a number
-
-
 def geo3k(n):
     choices = f"Choices: A: {n} B: {n + 30} C: {n + 70} D: {n + 180}"
     start = f"{GEO_3K}{' ' if n % 2 else chr(10)}Question: Find the area of kite number {n}."
@@ -117,8 +114,6 @@ def ai2d(n):
 
 
 TURNS = {f.__name__: f for f in (geo3k, geo170k, clevr_math, geos, geoqa_plus, geometry3k, figureqa, tabmwp, ai2d)}
-
-# ------------------------------------------------------------------------------------------------ rows of a source
 
 
 def one_vision_row(task, n, image, *, answered=True):

@@ -4,13 +4,7 @@ And what huggingface_hub 2.4 makes of each failure, on which `trl_vade/hub/uploa
 """
 
 import pytest
-from huggingface_hub import (
-    CommitOperationAdd,
-    HfApi,
-    create_commit,
-    create_repo,
-    hf_hub_download,
-)
+from huggingface_hub import CommitOperationAdd, HfApi, create_commit, create_repo, hf_hub_download
 
 pytestmark = [
     pytest.mark.contract,

@@ -47,8 +47,6 @@ def test_no_letter_is_too_small_where_a_page_shows_it_or_outside_of_the_picture(
     assert min(saved) > 5
 
 
-# ------------------------------------------------------------------------------------------------------------- colours
-
 # Machado, Oliveira and Fernandes 2009, severity 1, for linear RGB.
 SIGHT = {
     "normal": np.eye(3),

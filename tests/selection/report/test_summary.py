@@ -8,15 +8,7 @@ import pytest
 
 from tests.support.finished_run import BATCHES, HISTORY, UNSCORED, write_run
 from trl_vade.selection.report.record import RUN_FILE, Run, read_run, standard_error
-from trl_vade.selection.report.summary import (
-    change_of,
-    figures,
-    percent,
-    summarise,
-    summary_rows,
-    verdict,
-    with_error,
-)
+from trl_vade.selection.report.summary import change_of, figures, percent, summarise, summary_rows, verdict, with_error
 from trl_vade.selection.report.writing import PAGE_FILE, REPORT_FILE, SUMMARY_FILE, write_report
 
 
@@ -101,9 +93,6 @@ def test_without_matplotlib_there_is_a_page_and_one_line_says_what_to_install(ou
     assert 'pip install "trl-vade[report]"' in record.message
 
 
-# --------------------------------------------------------------------------------------------------------- validations
-
-
 def evaluation(step, score, name="", **more):
     return {"step": step, "eval_reward": score, f"eval_{name}_runtime" if name else "eval_runtime": 1.0} | more
 
@@ -146,9 +135,6 @@ def test_only_shares_are_said_in_per_cent():
     ):
         first, last = ({"score": score, "standard_error": error} for score in scores)
         assert (with_error(first), change_of(first, last)[0]) == shown
-
-
-# --------------------------------------------------------------------------------------------------------- the verdict
 
 
 def sentences(*scores, error=None, first=100):
