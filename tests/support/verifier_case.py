@@ -1,5 +1,6 @@
 """One case for the verifiers, and several with one reference and one verdict."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 
@@ -25,3 +26,18 @@ def unscored(answer: str, *completions: str, **how: Any) -> list[Case]:
 
 def tagged(*answers: str) -> list[str]:
     return [f"<answer>{answer}</answer>" for answer in answers]
+
+
+def bare(*answers: str) -> list[str]:
+    return [*answers]
+
+
+def boxed(*answers: str) -> list[str]:
+    return [f"\\boxed{{{answer}}}" for answer in answers]
+
+
+def each(
+    make: Callable[..., list[Case]], wrap: Callable[..., list[str]], *rows: tuple[str, ...], **how: Any
+) -> list[Case]:
+    """The cases of rows that have a reference and its answers, which are tagged or boxed."""
+    return [case for reference, *answers in rows for case in make(reference, *wrap(*answers), **how)]
