@@ -1,7 +1,6 @@
 """The tokens of prompts against those that TRL makes; rows that are too long; the cache."""
 
 import copy
-import io
 
 import datasets
 import pytest
@@ -13,6 +12,7 @@ from transformers import AutoProcessor, Qwen2VLImageProcessor
 from trl import GRPOConfig, GRPOTrainer
 from trl.data_utils import prepare_multimodal_messages
 
+from tests.support.pictures import file_of
 from tests.support.prompts import asked, loaded, of_full_size, picture, rows_of, uneven_rows
 from tests.support.refusals import refused
 from tests.support.rows import make_text_rows
@@ -23,13 +23,6 @@ from trl_vade.data.prompt_lengths import prompt_lengths
 from trl_vade.errors import ConfigurationError, ImageDecodeError
 from trl_vade.testbed.processor import build_processor
 from trl_vade.trainer import overlong
-
-
-def encoded(image):
-    file = io.BytesIO()
-    image.save(file, "PNG")
-    return {"bytes": file.getvalue(), "path": None}
-
 
 FULL_SIZE = of_full_size()
 
@@ -87,7 +80,7 @@ def test_rows_with_images_have_as_many_tokens_as_trl_makes(vision_trainer):
     one, two = picture(640, 480), picture(9, 400)
     parts = [{"type": "image"}, {"type": "text", "text": "and"}, {"type": "image"}]
     pairs = [[picture(300, 200), picture(90, 90)], [picture(31, 77), one]]
-    placed = [{"prompt": [{"role": "user", "content": parts}], "images": [*map(encoded, pair)]} for pair in pairs]
+    placed = [{"prompt": [{"role": "user", "content": parts}], "images": [*map(file_of, pair)]} for pair in pairs]
     placed = Dataset.from_list(placed, on_mixed_types="use_json")
     part = {"type": datasets.Value("string"), "image": datasets.Image()}
     features = datasets.Features({"prompt": [{"role": datasets.Value("string"), "content": [part]}]})
@@ -127,9 +120,8 @@ def test_tools_in_the_prompt_count(text_trainer):
 
     tokenizer = copy.deepcopy(text_trainer.processing_class)
     calls = "{% for message in messages if message.tool_calls %} {{ message.tool_calls }} {% endfor %}"
-    tokenizer.chat_template = (
-        "{% for tool in tools or [] %}{{ tool | tojson }} {% endfor %}" + calls + tokenizer.chat_template
-    )
+    tools = "{% for tool in tools or [] %}{{ tool | tojson }} {% endfor %}"
+    tokenizer.chat_template = tools + calls + tokenizer.chat_template
     rows = make_text_rows()
     lengths = counted(rows, tokenizer, None, [say])
     assert lengths == made_by_trl(text_trainer, rows, tokenizer, tools=[say])
@@ -163,7 +155,7 @@ def rows_with(name):
     pictures, text, _ = REFUSED[name]
     fine = ([picture(30, 30)], [{"type": "image"}] if isinstance(text, list) else "How")
     each = [fine, (pictures, text), fine]
-    rows = [{"prompt": asked(said), "images": [*map(encoded, seen)]} for seen, said in each]
+    rows = [{"prompt": asked(said), "images": [*map(file_of, seen)]} for seen, said in each]
     return Dataset.from_list(rows).cast_column("images", datasets.List(datasets.Image()))
 
 

@@ -62,6 +62,13 @@ def test_the_even_rest_is_that_of_spreads_where_outcomes_are_spreads():
     assert spreads._steps_to_rest()[0] < rates._steps_to_rest()[0]
 
 
+def test_the_even_rest_never_shortens_the_cooldown():
+    sampler = ThompsonSampler(8, cooldown=2, even_rest=1)
+    for rows in ([0, 1], [2, 3]):
+        half_right(sampler, np.array(rows))
+    assert set(sampler.draw(4).sample_index.tolist()) == {4, 5, 6, 7}
+
+
 def taught(rows, **settings):
     """A sampler over 12 rows that has taken over that `rows` are right in a third of the cases."""
     sampler = ThompsonSampler(12, cooldown=5, **settings)

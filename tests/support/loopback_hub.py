@@ -301,11 +301,8 @@ class Handlers:
 
     @route(f"GET {API}/xet-write-token/{REV}", writes=True)
     def xet_token(self, call):
-        about = {
-            "casUrl": f"{self.url}/xet/{call.repo.key}",
-            "accessToken": self.token,
-            "exp": int(time.time()) + 3600,
-        }
+        url, end = f"{self.url}/xet/{call.repo.key}", int(time.time()) + 3600
+        about = {"casUrl": url, "accessToken": self.token, "exp": end}
         names = {"casUrl": "X-Xet-Cas-Url", "accessToken": "X-Xet-Access-Token", "exp": "X-Xet-Token-Expiration"}
         return JSONResponse(about, headers={names[name]: str(value) for name, value in about.items()})
 
@@ -386,17 +383,7 @@ class LoopbackHub(Handlers, Loopback):
         self.repos, self.requests, self.tokens, self.faults, self.bugs = {}, [], set(), [], []
         self.xorbs = {}  # the chunks of each, by its hash
 
-    def fault(
-        self,
-        pattern,
-        status=None,
-        times=1,
-        applied=False,
-        headers=None,
-        delay=0.0,
-        hold=None,
-        reason="Injected by a test",
-    ):
+    def fault(self, pattern, status=None, times=1, applied=False, delay=0.0, hold=None, **answer):
         """The next `times` requests in whose "METHOD /path" the regular expression `pattern` is found go wrong.
 
         They are answered with `status`, `headers` and the `reason` (502 to 504 with a page in HTML, like one of a
@@ -407,10 +394,10 @@ class LoopbackHub(Handlers, Loopback):
 
         Returns the fault; its `times` counts down. `faults.clear()` ends all of them.
         """
-        answers = bool(status is None and (delay or hold))
-        about = {"applied": applied or answers, "cut": status is None and not answers, "headers": headers or {}}
-        about |= {"pattern": pattern, "status": status, "times": times, "delay": delay, "hold": hold, "reason": reason}
-        self.faults.append(SimpleNamespace(**about))
+        late = bool(status is None and (delay or hold))
+        about = {"applied": applied or late, "cut": status is None and not late, "times": times} | answer
+        about = {"headers": {}, "reason": "Injected by a test", "delay": delay, "hold": hold} | about
+        self.faults.append(SimpleNamespace(pattern=pattern, status=status, **about))
         return self.faults[-1]
 
     def add_repo(self, key, private=False):

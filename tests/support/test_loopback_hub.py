@@ -57,18 +57,11 @@ def test_what_is_not_there_or_must_not_be_is_an_exception_of_the_clients_own(hub
     assert len(repo.history()) == 2
 
 
-# What goes wrong. The client has retries of its own, but not for the commit, nor for the small requests around it.
-
-
 @pytest.mark.parametrize(
     ("fault", "raised", "in_effect"),
     [
         ({"status": 403}, ("HfHubHTTPError", 403), False),
-        ({"status": 404, "headers": {"X-Error-Code": "RepoNotFound"}}, ("RepositoryNotFoundError", 404), False),
         ({"status": 404, "headers": {"X-Error-Code": "RevisionNotFound"}}, ("RevisionNotFoundError", 404), False),
-        ({"status": 412}, ("HfHubHTTPError", 412), False),
-        ({"status": 429, "headers": {"Retry-After": "30"}}, ("HfHubHTTPError", 429), False),
-        ({"status": 500}, ("HfHubHTTPError", 500), False),
         ({"status": 500, "applied": True}, ("HfHubHTTPError", 500), True),
         ({}, ("RemoteProtocolError", None), False),
         ({"applied": True}, ("RemoteProtocolError", None), True),
@@ -82,28 +75,3 @@ def test_a_commit_that_fails_is_not_sent_again_and_may_be_in_effect(hub, repo, f
     assert asked(hub, "/commit/") == 1
     assert failure(commit, x_txt=b"x") == ("none", None)
     assert repo.files()["x.txt"] == b"x"
-
-
-@pytest.mark.parametrize(
-    ("pattern", "status", "raised", "requests"),
-    [
-        ("/preupload/", 403, ("HfHubHTTPError", 403), 1),
-        ("/preupload/", 429, ("HfHubHTTPError", 429), 6),
-        ("/preupload/", 500, ("HfHubHTTPError", 500), 6),
-        ("/preupload/", None, ("RemoteProtocolError", None), 6),
-        ("/objects/batch", 503, ("HfHubHTTPError", 503), 6),
-        ("PUT /lfs-storage/", 403, ("RuntimeError", 403), 1),  # no HTTP error: that is its cause
-        ("PUT /lfs-storage/", 500, ("RuntimeError", 500), 6),
-        ("PUT /lfs-storage/", None, ("RuntimeError", None), 6),
-        ("/objects/verify", 404, ("RuntimeError", 404), 1),
-        ("/validate-yaml", 500, ("HfHubHTTPError", 500), 1),
-        ("/validate-yaml", 503, ("JSONDecodeError", None), 1),  # a ValueError: it does not look at the status first
-    ],
-)
-def test_before_the_commit_the_client_tries_six_times_where_that_can_help(
-    hub, repo, pattern, status, raised, requests
-):
-    hub.fault(pattern, status=status, times=99)
-    assert failure(commit, README_md=b"---\nlicense: mit\n---\n", x_bin=b"x") == raised
-    assert asked(hub, pattern) == requests
-    assert len(repo.history()) == 2
