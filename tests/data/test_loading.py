@@ -14,12 +14,6 @@ def load(dataset, sample_index, *, num_generations=4, accelerator=None):
     return RowLoader(dataset, num_generations=num_generations, accelerator=accelerator).load(np.array(sample_index))
 
 
-def test_the_rows_are_those_that_were_chosen_in_their_order_once_for_each_completion():
-    rows = load(numbered_rows(6), [4, 0, 3], num_generations=2)
-    assert ids(rows) == ["row-4", "row-4", "row-0", "row-0", "row-3", "row-3"]
-    assert [row["prompt"] for row in rows[::2]] == ["question 4", "question 0", "question 3"]
-
-
 def test_the_items_of_a_group_share_no_list_no_dictionary_and_no_picture():
     rows = load(numbered_rows(6, image=picture, board=lambda i: [i], info=lambda i: {"a": [i]}), [5, 2])
     rows[0]["answer"] = "mine"

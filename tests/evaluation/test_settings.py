@@ -30,8 +30,6 @@ def site(tmp_path, monkeypatch):
 
 def test_what_cannot_work_is_refused_and_said():
     for name, changes in (
-        ("--tasks", {"tasks": ["chartqa", "mathvistas"]}),
-        ("--tasks", {"tasks": []}),
         ("--judge_url", {"tasks": FIVE}),
         ("--data", {"tasks": ["mixture"]}),
         ("--data", {"data": {"scienceqa": Path("x")}}),

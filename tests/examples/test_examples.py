@@ -173,9 +173,7 @@ def questions(tmp_path):
 
 
 @pytest.mark.slow
-def test_warm_start_shows_takes_over_and_publishes_a_posterior(
-    hub, run, text_model_path, questions, make_args, capsys
-):
+def test_warm_start_takes_over_and_publishes_a_posterior(hub, run, text_model_path, questions, make_args, capsys):
     rows = load_dataset(str(questions), split="train")
     first = make_args(max_steps=2, save_strategy="steps", push_to_hub=True, hub_model_id="acme/run", num_generations=8)
     train(text_model_path, rows, first, reward=accuracy_reward)

@@ -157,9 +157,7 @@ RESULT = "What the training did"
 
 
 @pytest.mark.parametrize("vision", [True, False])
-def test_what_the_card_says_of_use_with_transformers_runs(
-    completed, vision, text_model_path, vision_model_path, tmp_path, monkeypatch, capsys
-):
+def test_the_quick_start_runs(completed, vision, text_model_path, vision_model_path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     picture(7).resize((56, 56)).save("picture.png")
     facts = FACTS | {"recipe": FACTS["recipe"] | {"max_completion_length": 2}}
@@ -205,9 +203,7 @@ def branch(hub, text_model_path):
     return lambda folder: api.upload_folder(repo_id="you/run", folder_path=folder, revision="seed-3")
 
 
-def test_an_adapter_on_a_branch_is_downloaded_before_it_is_used(
-    completed, branch, text_model_path, tmp_path, monkeypatch
-):
+def test_an_adapter_on_a_branch_is_downloaded_first(completed, branch, text_model_path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     whole = AutoModelForCausalLM.from_pretrained(text_model_path)
     model = get_peft_model(whole, LoraConfig(target_modules=["q_proj"]))

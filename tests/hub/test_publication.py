@@ -113,9 +113,7 @@ def newest_posterior(hub):
         ("all_checkpoints", ["checkpoint-2"], ["checkpoint-2", "checkpoint-4"]),
     ],
 )
-def test_each_save_is_one_commit_with_the_posterior_of_its_step(
-    hub, run, out, strategy, first, last, capsys, monkeypatch, tmp_path
-):
+def test_each_save_is_one_commit(hub, run, out, strategy, first, last, capsys, monkeypatch, tmp_path):
     """By Xet, too. Files behind a link do not go along, but a checkpoint that was moved away does."""
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", False)
     (tmp_path / "home").mkdir()
@@ -235,9 +233,7 @@ class LoseTheBest(TrainerCallback):
 
 
 @pytest.mark.slow
-def test_a_best_checkpoint_that_is_gone_is_said_and_ends_no_run(
-    hub, text_model_path, text_rows, make_args, caplog, out, tmp_path
-):
+def test_a_best_checkpoint_that_is_gone_ends_no_run(hub, text_model_path, text_rows, make_args, caplog, out, tmp_path):
     """In the run itself, and in one that is downloaded, with which it was not pushed."""
 
     def make(*callbacks, **settings):

@@ -71,9 +71,7 @@ def test_the_newest_replaces_what_waits_and_nothing_is_left_here(hub, staging, t
 
 
 @pytest.mark.parametrize("patience", [(), (0.0, 0.0)])
-def test_what_failed_is_followed_by_the_newest_though_it_is_of_an_earlier_step(
-    hub, staging, caplog, monkeypatch, patience
-):
+def test_what_failed_is_followed_by_the_newest_whatever_its_step(hub, staging, caplog, monkeypatch, patience):
     """Between two attempts, too."""
     monkeypatch.setattr(uploading, "PATIENCE", patience)
     with sending(hub, staging, 5, status=500):

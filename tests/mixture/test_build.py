@@ -140,9 +140,7 @@ def test_rows_of_an_evaluation_set_are_taken_out_and_reported(built, evaluation,
     assert "**No check was made.**" in (tmp_path / "README.md").read_text()
 
 
-def test_a_second_build_is_equal_to_the_byte_and_so_is_one_that_was_interrupted(
-    built, mirror, evaluation, tmp_path, monkeypatch
-):
+def test_a_build_that_was_interrupted_is_equal_to_the_byte(built, mirror, evaluation, tmp_path, monkeypatch):
     """Nothing is written before all rows are read, and the manifest comes last."""
     folder = tmp_path / "out"
 

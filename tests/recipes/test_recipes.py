@@ -20,7 +20,6 @@ from trl_vade.trainer.presets import setting
 
 SIZES, ALGORITHMS, ARMS = ("3b", "7b"), ("grpo", "gspo"), ("vade", "vanilla")
 NAMES = [f"qwen2_5_vl_{size}_{algorithm}_{arm}" for size in SIZES for algorithm in ALGORITHMS for arm in ARMS]
-
 ADAPTERS = ["qwen3_vl_2b_lora_vade", "qwen3_vl_4b_lora_vade"]
 
 

@@ -37,9 +37,7 @@ def originals_with(variants, groups):
 @every_match
 @few
 @given(counts=counts_of_variants, seed=seeds, groups=st.integers(1, 4), data=st.data())
-def test_each_original_is_followed_by_its_variants_and_no_row_is_drawn_twice(
-    sampler, match, counts, seed, groups, data
-):
+def test_an_original_is_followed_by_its_variants(sampler, match, counts, seed, groups, data):
     groups = min(groups, max(counts))
     if not groups:
         return

@@ -231,8 +231,6 @@ def with_header(metadata, entry=None):
 
 DOCUMENT = {"format_version": 1, "package_version": "1", "sampler": {"posterior": {}}, "metadata": {}}
 TEXT = json.dumps(DOCUMENT | {"document_sha256": "0" * 64}, sort_keys=True, separators=(",", ":"))
-
-
 STRANGE = [
     *(b"no tensors", save({"alpha": np.zeros(2)}), with_header(None), with_header({"vade_posterior": 1})),
     *(struct.pack("<Q", 200_000) + b"[" * 200_000, with_header({"vade_posterior": TEXT})),

@@ -51,8 +51,8 @@ def submit(tmp_path):
     return run
 
 
-def value(call, flag):
-    return call[call.index(flag) + 1]
+def values(call, flags):
+    return {flag: call[call.index(f"--{flag}") + 1] for flag in flags}
 
 
 def test_one_node_serves_and_the_other_trains_on_the_recipes_own_steps(submit):
@@ -60,24 +60,17 @@ def test_one_node_serves_and_the_other_trains_on_the_recipes_own_steps(submit):
     assert done.returncode == 0, done.stderr
     [serve] = calls("vllm")
     assert serve[:2] == ["serve", "Qwen/Qwen2.5-VL-7B-Instruct"]
-    assert value(serve, "--max-model-len") == "10240"
-    assert value(serve, "--tensor-parallel-size") == "4"
-    assert value(serve, "--dtype") == "bfloat16"
-    assert value(serve, "--weight-transfer-config") == '{"backend":"nccl"}'
-    assert value(serve, "--logprobs-mode") == "processed_logprobs"
-    assert value(serve, "--max-logprobs") == "-1"
+    expected = {"max-model-len": "10240", "tensor-parallel-size": "4", "dtype": "bfloat16", "max-logprobs": "-1"}
+    expected |= {"weight-transfer-config": '{"backend":"nccl"}', "logprobs-mode": "processed_logprobs"}
+    assert values(serve, expected) == expected
     assert "--enable-scale-out" in serve
     assert (submit.calls / "mode").read_text() == "1\n"
     [launch] = calls("accelerate")
     assert launch[:3] == ["launch", "--machine_rank", "0"]
-    assert value(launch, "--num_machines") == "1"
-    assert value(launch, "--num_processes") == "4"
-    assert value(launch, "--main_process_ip") == "node-2"
-    assert value(launch, "--vllm_server_host") == "node-1"
-    assert value(launch, "--vllm_mode") == "server"
-    assert value(launch, "--gradient_accumulation_steps") == "64"
-    assert value(launch, "--steps_per_generation") == "256"
-    assert value(launch, "--resume_from_checkpoint") == "auto"
+    expected = {"num_machines": "1", "num_processes": "4", "main_process_ip": "node-2", "vllm_server_host": "node-1"}
+    expected |= {"gradient_accumulation_steps": "64", "steps_per_generation": "256"}
+    expected |= {"vllm_mode": "server", "resume_from_checkpoint": "auto"}
+    assert values(launch, expected) == expected
     assert launch[-2:] == ["--seed", "1"]
     steps = [dict(each.partition("=")[::2] for each in step if each.startswith("--no")) for step in calls("srun")]
     assert sorted((step["--nodes"], step["--nodelist"]) for step in steps) == [("1", "node-1"), ("1", "node-2")]
@@ -88,10 +81,9 @@ def test_more_nodes_keep_the_recipes_update_and_generation_batch(submit):
     done, calls = submit(NODES="5")
     assert done.returncode == 0, done.stderr
     [launch] = calls("accelerate")
-    assert value(launch, "--num_processes") == "16"
-    assert value(launch, "--num_machines") == "4"
-    assert value(launch, "--gradient_accumulation_steps") == "16"
-    assert value(launch, "--steps_per_generation") == "64"
+    expected = {"num_processes": "16", "num_machines": "4"}
+    expected |= {"gradient_accumulation_steps": "16", "steps_per_generation": "64"}
+    assert values(launch, expected) == expected
     assert any("--nodelist=node-2,node-3,node-4,node-5" in step for step in calls("srun"))
 
 

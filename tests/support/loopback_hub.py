@@ -38,8 +38,6 @@ from tests.support.loopback import Loopback
 # What goes to LFS whatever its size. The Hub decides by the repo's .gitattributes, of which it writes a longer one.
 LFS_PATTERNS = ("*.arrow", "*.bin", "*.npz", "*.parquet", "*.pt", "*.safetensors", "*.zip", "*tfevents*")
 GITATTRIBUTES = "".join(f"{pattern} filter=lfs diff=lfs merge=lfs -text\n" for pattern in LFS_PATTERNS)
-
-
 CARD_KEYS = {  # of modelcard.md in https://github.com/huggingface/hub-docs; `language: no` is a text in its YAML 1.2
     **dict.fromkeys(("license", "library_name", "pipeline_tag", "pretty_name"), (str, "a string")),
     **dict.fromkeys(("tags", "configs", "model-index", "widget"), (list, "an array")),

@@ -11,7 +11,6 @@ pytestmark = [
     # What huggingface_hub 2.4 itself does with each LFS file.
     pytest.mark.filterwarnings("ignore:Use 'content=<...>' to upload raw bytes:DeprecationWarning"),
 ]
-
 ROWS = {"repo_id": "you/rows", "repo_type": "dataset"}
 
 

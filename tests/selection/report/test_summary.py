@@ -110,9 +110,10 @@ def test_validation_sets_with_names_are_told_apart_and_the_first_is_the_runs():
 
 def test_the_reward_that_says_success_is_the_score_and_its_error_that_of_the_number_of_answers(output_dir):
     history = [evaluation(0, 1.7, **{"eval_rewards/right/mean": 0.5})]
+    history.append(evaluation(1, 1.7, **{"eval_rewards/right/mean": float("nan")}))  # without a score
     [found] = Run([], history, {"success_reward": "right", "validation_answers": 100}).validation()
     assert (found["score"], found["standard_error"]) == (0.5, pytest.approx(0.05))
-    [total] = Run([], history, {"validation_answers": 100}).validation()
+    [total, _] = Run([], history, {"validation_answers": 100}).validation()
     assert (total["score"], total["standard_error"]) == (1.7, None)
     (output_dir / RUN_FILE).write_text('{"success_reward": "accuracy", "validation_answers": 100}')
     errors = [entry["standard_error"] for entry in read_run(output_dir).validation()]
