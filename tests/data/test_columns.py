@@ -69,16 +69,6 @@ def test_what_trl_cannot_read_is_refused_and_the_lines_in_the_messages_mend_it(m
         assert pictures == [(8, 8)] * (len(given) if isinstance(given, list) else 1)
 
 
-def test_the_rows_of_a_dialogue_train_after_the_line_of_the_message(text_model_path, make_args):
-    seen = {"rows": Dataset.from_dict({"messages": [[*MESSAGES, RIGHT]] * 24, "answer": ["7"] * 24})}
-    with refused(ConfigurationError, ["'prompt'"]) as raised:
-        refuse_columns("train_dataset", seen["rows"])
-    exec(str(raised.value).splitlines()[-1], seen)
-    trainer = VADEGRPOTrainer(text_model_path, always_half, make_args(max_steps=1), seen["rows"])
-    trainer.train()
-    assert [*trainer._logs["prompt"]] == [MESSAGES] * len(trainer._logs["prompt"])
-
-
 def readable():
     return Dataset.from_dict({"prompt": [MESSAGES] * 24})
 

@@ -56,8 +56,8 @@ GOLDEN = {  # rows and their keys, of commit 418822d
         [7734135216730966363, 5708647156308472366, 8598147859768990109],
     ),
     "no prompt": (
-        Dataset.from_dict({"environment": ["maze", "maze", "chess"], "seed": [1, 2, 1]}),
-        [7354526610364996380, -494753352259761488, 1811843083489412816],
+        Dataset.from_dict({"environment": ["maze", "chess"], "seed": [1, 1]}),
+        [7354526610364996380, 1811843083489412816],
     ),
     "a missing file": (of_pictures("image", "/nowhere/a.png"), [287163441063480483]),
 }

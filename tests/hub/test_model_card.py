@@ -57,13 +57,10 @@ SUMMARY = {
     **{"steps": 960, "generation_batches": 240, "refills": 0, "rollouts": 983040, "trained_completions": 480_000},
     **{"effective_gradient_ratio_first_quarter": 0.5, "effective_gradient_ratio_last_quarter": 0.4},
     **{"even_draw_ratio_last_quarter": 0.3, "groups_first_quarter": 7680, "groups_last_quarter": 7680},
-    "seconds": {**{"selection": 36.0, "generation": 90_000.0, "update": 72_000.0, "validation": 3_600.0}},
-    **{
-        "validation": [
-            {"step": step, "score": score, "standard_error": 0.01}
-            for step, score in ((0, 0.25), (480, 0.4), (960, 0.5))
-        ]
-    },
+    "seconds": {"selection": 36.0, "generation": 90_000.0, "update": 72_000.0, "validation": 3_600.0},
+    "validation": [
+        {"step": 480 * n, "score": score, "standard_error": 0.01} for n, score in enumerate((0.25, 0.4, 0.5))
+    ],
 }
 NOTHING_ELSE = {"settings": VADE_DEFAULTS, "curves": None, "posterior_repo": None, "hub_model_id": None}
 
@@ -71,19 +68,11 @@ NOTHING_ELSE = {"settings": VADE_DEFAULTS, "curves": None, "posterior_repo": Non
 @functools.cache
 def trl_text(dataset_name, base_model):
     """The card that TRL writes, with no version of a package in it."""
-    card = generate_model_card(
-        base_model=base_model,
-        model_name="qwen2.5-vl-3b-vade",
-        hub_model_id="you/qwen2.5-vl-3b-vade",
-        dataset_name=dataset_name,
-        tags=VADEGRPOTrainer._tag_names,
-        wandb_url=None,
-        trackio_url=None,
-        trainer_name=VADEGRPOTrainer._name,
-        trainer_citation=VADEGRPOTrainer._paper["citation"],
-        paper_title=VADEGRPOTrainer._paper["title"],
-        paper_id=VADEGRPOTrainer._paper["id"],
-    )
+    names = {"base_model": base_model, "model_name": "qwen2.5-vl-3b-vade", "dataset_name": dataset_name}
+    names |= {"hub_model_id": "you/qwen2.5-vl-3b-vade", "tags": VADEGRPOTrainer._tag_names, "wandb_url": None}
+    paper = {"trainer_citation": "citation", "paper_title": "title", "paper_id": "id"}
+    names |= {name: VADEGRPOTrainer._paper[part] for name, part in paper.items()}
+    card = generate_model_card(**names, trackio_url=None, trainer_name=VADEGRPOTrainer._name)
     card.text = re.sub(r"(?m)^(- \w+): \d.*$", r"\1: x.y.z", card.text)
     return str(card), card.text
 

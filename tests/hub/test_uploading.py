@@ -123,11 +123,8 @@ def test_the_card_is_of_what_stays_and_a_change_that_comes_in_between_is_seen(hu
     assert pushed(hub)["README.md"] == b"2 files"
 
 
-PASSING = {
-    **{str(status): {"status": status} for status in (412, 429, 500)},
-    "RemoteProtocolError": {},
-    "504": {"status": 504, "applied": True},
-}
+PASSING = {str(status): {"status": status} for status in (412, 429, 500)}
+PASSING |= {"RemoteProtocolError": {}, "504": {"status": 504, "applied": True}}
 
 
 @pytest.mark.parametrize("word", PASSING)

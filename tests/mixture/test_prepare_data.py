@@ -84,15 +84,8 @@ def test_some_sources_with_another_instruction(mirror, tmp_path, capsys, cache):
     assert row["prompt"][0]["content"].endswith("how much will it cost in total?\n\nBe brief.")
     assert "--sources tabmwp --instruction 'Be brief.'" in (tmp_path / "README.md").read_text()
     (tmp_path / "bench").mkdir()
-    flags = [
-        "--mirror",
-        "copies",
-        "--output_dir",
-        "out",
-        "--allow_fewer",
-        "--evaluation_data",
-        str(tmp_path / "bench"),
-    ]
+    flags = ["--mirror", "copies", "--output_dir", "out", "--evaluation_data", str(tmp_path / "bench")]
+    flags += ["--allow_fewer"]
     assert script.command(script.parse(flags)) == (  # without a folder of this machine
         "python scripts/prepare_data.py --seed 0 --allow_fewer --evaluation_data bench --overlap_min_words 6"
     )

@@ -33,11 +33,8 @@ def test_fsdp2_shards_each_block_and_saves_whole_checkpoints():
     configuration = load("fsdp2")
     assert configuration.distributed_type == DistributedType.FSDP
     expected = {
-        "fsdp_version": 2,
-        "fsdp_reshard_after_forward": True,
-        "fsdp_state_dict_type": "FULL_STATE_DICT",
-        "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
-        "fsdp_offload_params": False,
+        **{"fsdp_version": 2, "fsdp_reshard_after_forward": True, "fsdp_state_dict_type": "FULL_STATE_DICT"},
+        **{"fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP", "fsdp_offload_params": False},
         # With `true` transformers before 5.18 gives a reference model of zeros to all but one process.
         "fsdp_cpu_ram_efficient_loading": False,
     }

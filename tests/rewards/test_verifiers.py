@@ -48,24 +48,24 @@ REFERENCES = [
     *(("choice", "B", ["London", "Paris", "3"]), ("choice", "B", None), ("number", "42.5 cm", None)),
     *(("text", "Yes", None), ("expression", r"2\sqrt{3}", None)),
 ]
-PIECES = [
-    "<answer>",
-    "</answer>",
-    "<think>",
-    "</think>",
-    r"\boxed{",
-    "}",
-    "{",
-    r"\frac",
-    "^",
-    "10",
-    "9",
-    "!",
-    "$",
+PIECES = ["<answer>", "</answer>", "<think>", "</think>", r"\boxed{", "}", "{", r"\frac", "^", "10", "9", "!", "$"]
+PIECES += [
     "B",
+    "(",
+    ")",
+    ",",
+    "%",
+    "e9",
+    "/0",
+    " or ",
+    "The answer is ",
+    "\n",
+    "\x00",
+    "\U0001f600",
+    "\ud800",
+    "\u00b2",
 ]
-PIECES += ["(", ")", ",", "%", "e9", "/0", " or ", "The answer is ", "\n", "\x00", "\U0001f600", "\ud800"]
-PIECES += ["\u00b2", "\u0662"]
+PIECES += ["\u0662"]
 
 
 @pytest.mark.parametrize("count", [1000, slow(10_000)])

@@ -54,13 +54,6 @@ def test_a_row_with_no_trials_decays_as_if_it_was_not_selected():
     assert_same_state(unscored.state_dict(), absent.state_dict())
 
 
-def test_loading_leaves_nothing_of_what_was_there_before():
-    posterior = observed()
-    posterior.load_state_dict(BetaPosterior(5).state_dict())
-    assert_same_state(posterior.state_dict(), BetaPosterior(5).state_dict())
-    assert (posterior.alpha.tolist(), posterior.posterior_mean.tolist()) == ([0.0] * 5, [0.5] * 5)
-
-
 def test_the_state_holds_only_the_rows_ever_visited_and_the_papers_decays_are_the_default():
     state = observed(1000).state_dict()
     assert state["sample_index"].tolist() == [0, 1, 3]

@@ -24,16 +24,9 @@ def test_settings_that_cannot_work_are_refused():
             ThompsonSampler(40, stratify=labels)
 
 
-def test_by_itself_it_forgets_as_balanced_does_and_chooses_live_rows_with_one_group_a_step():
-    rates, chance = np.tile([0.0, 0.5, 0.0], 100), np.random.default_rng(0)
-    sampler, live = ThompsonSampler(300, seed=1), []
-    rules, balanced = sampler.state_dict()["settings"], PRESETS["balanced"]
+def test_by_itself_it_forgets_as_balanced_does():
+    rules, balanced = ThompsonSampler(300).state_dict()["settings"], PRESETS["balanced"]
     assert {name: rules[name] for name in DECAYS} == {name: balanced[name] for name in DECAYS}
-    for _ in range(1200):
-        rows = sampler.draw(1).sample_index
-        live.append(rates[rows[0]] > 0)
-        sampler.observe(rows, chance.binomial(8, rates[rows]), [8])
-    assert np.mean(live[-600:]) > 0.56  # 0.64; the paper's rule 0.49, an even draw 0.33
 
 
 def test_greedy_takes_the_posterior_mean_for_the_pass_rate():

@@ -18,7 +18,7 @@ STAND_INS = {
     "vllm": 'echo "$VLLM_SERVER_DEV_MODE" > "$CALLS/mode"; eval "$SERVER_DOES"',
     "accelerate": 'eval "$TRAINING_DOES"',
 }
-SERVES = 'touch "$CALLS/up"; exec sleep 30'
+SERVES, SHORTLY = (f'touch "$CALLS/up"; exec sleep {seconds}' for seconds in (30, 0.5))
 
 
 @pytest.fixture
@@ -34,17 +34,10 @@ def submit(tmp_path):
         path.chmod(path.stat().st_mode | stat.S_IEXEC)
 
     def run(*arguments, **environment):
-        environment = {
-            "PATH": f"{commands}:{os.environ['PATH']}",
-            "CALLS": str(calls),
-            "SLURM_JOB_NODELIST": "node-[1-2]",
-            "SECONDS_BETWEEN_TRIES": "0.05",
-            "SERVER_DOES": SERVES,
-            "TRAINING_DOES": "true",
-            **environment,
-        }
+        own = {"PATH": f"{commands}:{os.environ['PATH']}", "CALLS": str(calls), "SLURM_JOB_NODELIST": "node-[1-2]"}
+        own |= {"SECONDS_BETWEEN_TRIES": "0.05", "SERVER_DOES": SERVES, "TRAINING_DOES": "true"}
         command = ["bash", str(SCRIPT), *arguments]
-        done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=20)
+        done = subprocess.run(command, env=own | environment, cwd=ROOT, capture_output=True, text=True, timeout=20)
         return done, lambda name: [each.read_text().split("\n")[:-1] for each in calls.glob(f"{name}-*")]
 
     run.calls = calls
@@ -95,10 +88,7 @@ def test_more_nodes_keep_the_recipes_update_and_generation_batch(submit):
         ({"RECIPE": "trl_vade/recipes/quickstart.yaml"}, "sets no vllm_max_model_length"),
         ({"SERVER_DOES": "exit 3"}, "vLLM ended before it was up"),
         ({"SERVER_DOES": "exec sleep 30", "VLLM_MINUTES_TO_START": "0"}, "not up after 0 minutes"),
-        (
-            {"SERVER_DOES": 'touch "$CALLS/up"; exec sleep 0.5', "TRAINING_DOES": "exec sleep 30"},
-            "vLLM ended while the training was running",
-        ),
+        ({"SERVER_DOES": SHORTLY, "TRAINING_DOES": "exec sleep 30"}, "vLLM ended while the training was running"),
     ],
 )
 def test_what_cannot_work_ends_the_job_and_says_why(submit, environment, says):

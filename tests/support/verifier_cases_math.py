@@ -233,24 +233,16 @@ def alike(answers: list[str], *others: str) -> list[Case]:
 
 
 # Several values: in any order and dress, none too few and none too many.
+SOLUTIONS = ["x = -3 or x = 2", r"x=2,\quad x=-3", "-3, 2", r"\{2, -3\}", "-3 and 2", r"$x = 2$ or $x = -3$"]
+SOLUTIONS += [r"2 \text{ or } -3"]
 EXPRESSION += [
     *alike(
-        [
-            "x = -3 or x = 2",
-            r"x=2,\quad x=-3",
-            "-3, 2",
-            r"\{2, -3\}",
-            "-3 and 2",
-            r"$x = 2$ or $x = -3$",
-            r"2 \text{ or } -3",
-        ],
+        SOLUTIONS,
         *("-3", "x=2", "-3, 2, 5", "-3 or 3", r"\{-3\}", "-3, -3", "-3 or 2 or 2", "-3 or maybe 2", "x=-3 or not x=2"),
         *("(-3, 2)", "[-3, 2]", "-3 < x < 2", "y=-3 or x=-2", "-3, 2, ...", "-1", "-32"),
     ),
-    *right(
-        "-3, 2",
-        *tagged(r"x \in \{2, -3\}", r"x = 2 \lor x = -3", "x_1 = -3, x_2 = 2", r"\dfrac{4}{2}; -3", "x = -3, 2"),
-    ),
+    *each(right, tagged, ("-3, 2", r"x \in \{2, -3\}", r"x = 2 \lor x = -3", "x_1 = -3, x_2 = 2")),
+    *each(right, tagged, ("-3, 2", r"\dfrac{4}{2}; -3", "x = -3, 2")),
     *wrong("x = -3 or x = 2", *tagged("y = -3 or y = 2", "x = -3 or y = 2, z = 1")),
     *wrong("3", *tagged("2 or 3", "2, 3", "3, 3", r"\{2, 3\}", r"\pm 3", "x=3 or x=2", "3 (or 2)")),
     *wrong(r"2\sqrt{3}", *tagged(r"2\sqrt{3}, 3", r"\pm 2\sqrt{3}", r"\{2\sqrt{3}, 1\}")),
@@ -286,8 +278,7 @@ EXPRESSION += [
         [r"(-\infty,1) \cup (2,\infty)", "x < 1 or x > 2", r"x > 2 \text{ or } x < 1"],
         *("x<1 and x>2", "x<1", "1<x<2", r"x \le 1 or x > 2", "x>1 or x<2", "x < 1 or y > 2"),
     ),
-    *wrong("x > 3", *tagged("y > 3")),
-    *wrong("1 < x < 2", *tagged("1 < y < 2")),
+    *each(wrong, tagged, ("x > 3", "y > 3"), ("1 < x < 2", "1 < y < 2")),
 ]
 
 # A letter before "=" is a name, and a word is none.

@@ -18,28 +18,16 @@ def output_dir(tmp_path):
 
 
 def test_the_summary_worked_out_by_hand_is_in_its_file(output_dir):
+    validation = [(0, 0, 0.25), (5, 12, 0.5), (16, 32, 0.625)]  # batches 1 to 3 began before step 5 was finished
+    names = ("step", "rollouts", "score", "standard_error")
     expected = {
-        "sampler": "thompson",
-        "steps": 16,
-        "generation_batches": 8,
-        "refills": 0,
-        "rollouts": 32,
-        "trained_completions": 20,
-        "effective_gradient_ratio": [0.5, 0.0, 1.0, 1.0, 0.0, 0.5, 1.0, 0.5],
-        "groups_first_quarter": 4,
-        "groups_last_quarter": 4,
-        "effective_gradient_ratio_first_quarter": 0.25,
-        "effective_gradient_ratio_last_quarter": 0.75,
-        "even_draw_ratio": [1 / 3] * 8,
-        "even_draw_ratio_last_quarter": 1 / 3,
-        "validation": [
-            {"step": 0, "rollouts": 0, "score": 0.25, "standard_error": None},
-            # batches 1 to 3 began before the fifth step was finished
-            {"step": 5, "rollouts": 12, "score": 0.5, "standard_error": None},
-            {"step": 16, "rollouts": 32, "score": 0.625, "standard_error": None},
-        ],
+        **{"sampler": "thompson", "steps": 16, "generation_batches": 8, "refills": 0, "rollouts": 32},
+        **{"trained_completions": 20, "effective_gradient_ratio": [0.5, 0.0, 1.0, 1.0, 0.0, 0.5, 1.0, 0.5]},
+        **{"groups_first_quarter": 4, "groups_last_quarter": 4, "seconds_until_step": 16},
+        **{"effective_gradient_ratio_first_quarter": 0.25, "effective_gradient_ratio_last_quarter": 0.75},
+        **{"even_draw_ratio": [1 / 3] * 8, "even_draw_ratio_last_quarter": 1 / 3},
+        "validation": [dict(zip(names, (*found, None), strict=True)) for found in validation],
         "seconds": {"selection": 1.5, "generation": 40.0, "update": 58.5, "validation": 2.5},
-        "seconds_until_step": 16,
     }
     assert write_report(output_dir) == json.loads((output_dir / SUMMARY_FILE).read_text()) == expected
 
