@@ -20,10 +20,11 @@ def test_the_contracts_on_imports_are_kept():
 TURN = """
 import tempfile
 import trl_vade as v
-sampler, folder = v.ThompsonSampler(9), tempfile.mkdtemp()
+sampler = v.ThompsonSampler(9)
 sampler.observe(sampler.draw(2).sample_index, [1, 0], [2, 2])
-v.save_snapshot(folder, sampler)
-sampler.load_state_dict(v.load_snapshot(folder).sampler_state)
+with tempfile.TemporaryDirectory() as folder:
+    v.save_snapshot(folder, sampler)
+    sampler.load_state_dict(v.load_snapshot(folder).sampler_state)
 assert sampler.posterior.step == 1
 """
 REPORT = "from trl_vade.selection.report.writing import read_run, summarise, write_report"

@@ -16,14 +16,16 @@ SCORES = [1.0, 0.0, 1.0, 1.0]
 TEXTS = ["<answer>4</answer>", "Yes", "no\u2028and \u0085 more", "\u00e9"]
 
 
-def write_run(folder, name="chartqa", seed=0, scores=SCORES, texts=None, limit=None, original=None, time=TIME, **how):
+def write_run(
+    folder, name="chartqa", seed=0, scores=SCORES, texts=None, limit=None, original=None, value=..., time=TIME
+):
     """The files of a run in the form in which lmms-eval 0.7.3 wrote those of a small ChartQA.
 
     The `value` of the metric is, left out, what the task's aggregation makes of the scores.
     """
     benchmark = BENCHMARKS[name]
     counted = [score for score in scores if score is not None]
-    value = how.get("value", math.fsum(counted) / len(counted))
+    value = math.fsum(counted) / len(counted) if value is ... else value
     model = folder / "models__Qwen2.5-VL-7B"
     model.mkdir(parents=True)
     results = {

@@ -381,7 +381,9 @@ class LoopbackHub(Handlers, Loopback):
         self.repos, self.requests, self.tokens, self.faults, self.bugs = {}, [], set(), [], []
         self.xorbs = {}  # the chunks of each, by its hash
 
-    def fault(self, pattern, status=None, times=1, applied=False, delay=0.0, hold=None, **answer):
+    def fault(
+        self, pattern, status=None, times=1, applied=False, headers=None, delay=0.0, hold=None, reason="By a test"
+    ):
         """The next `times` requests in whose "METHOD /path" the regular expression `pattern` is found go wrong.
 
         They are answered with `status`, `headers` and the `reason` (502 to 504 with a page in HTML, like one of a
@@ -393,9 +395,9 @@ class LoopbackHub(Handlers, Loopback):
         Returns the fault; its `times` counts down. `faults.clear()` ends all of them.
         """
         late = bool(status is None and (delay or hold))
-        about = {"applied": applied or late, "cut": status is None and not late, "times": times} | answer
-        about = {"headers": {}, "reason": "Injected by a test", "delay": delay, "hold": hold} | about
-        self.faults.append(SimpleNamespace(pattern=pattern, status=status, **about))
+        about = {"applied": applied or late, "cut": status is None and not late, "headers": headers or {}}
+        about |= {"pattern": pattern, "status": status, "times": times, "delay": delay, "hold": hold, "reason": reason}
+        self.faults.append(SimpleNamespace(**about))
         return self.faults[-1]
 
     def add_repo(self, key, private=False):
