@@ -43,8 +43,6 @@ def test_the_run_is_launched_as_a_module_with_the_packages_configuration(launche
 
 
 FLAGS = ["--max_steps", "1", "--per_device_train_batch_size", "32", "--eval_strategy", "no", "--disable_tqdm", "true"]
-
-
 NOTING_THREADS = """
 import atexit, glob
 from pathlib import Path
@@ -58,18 +56,20 @@ main()
 """
 
 
+def run(folder, *command):
+    """Run Python in a folder, with the run's flags."""
+    command = [sys.executable, *command, *FLAGS, "--output_dir", "out"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=400)
+
+
 @pytest.mark.slow
 def test_two_processes_train_where_the_configuration_says_so(tmp_path):
     (tmp_path / "two.yaml").write_text("distributed_type: MULTI_GPU\nnum_processes: 2\n")
-    command = [sys.executable, "-m", "trl_vade", "train", "--accelerate_config", "two.yaml", *FLAGS]
-    done = subprocess.run([*command, "--output_dir", "out"], cwd=tmp_path, capture_output=True, text=True, timeout=400)
+    command = ["-m", "trl_vade", "train", "--accelerate_config", "two.yaml"]
+    done = run(tmp_path, *command)
     assert done.returncode == 0, done.stderr[-3000:]
     assert json.loads((tmp_path / "out" / "vade_summary.json").read_text())["rollouts"] == 2 * 32
-
-    # The folder holds a run now: the processes say so, and the exit code is theirs.
-    again = subprocess.run(
-        [*command, "--output_dir", "out"], cwd=tmp_path, capture_output=True, text=True, timeout=400
-    )
+    again = run(tmp_path, *command)  # the folder holds a run now: the processes say so, and the exit code is theirs
     assert again.returncode == 2
     assert "resume_from_checkpoint='auto'" in again.stderr
 
@@ -77,10 +77,7 @@ def test_two_processes_train_where_the_configuration_says_so(tmp_path):
 @pytest.mark.slow
 def test_a_launcher_around_the_command_needs_no_configuration(tmp_path):
     (tmp_path / "train.py").write_text(NOTING_THREADS)
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "train.py", "train"]
-    done = subprocess.run(
-        [*launcher, *FLAGS, "--output_dir", "out"], cwd=tmp_path, capture_output=True, text=True, timeout=400
-    )
+    done = run(tmp_path, "-m", "torch.distributed.run", "--nproc_per_node", "2", "train.py", "train")
     assert done.returncode == 0, done.stderr[-3000:]
     assert json.loads((tmp_path / "out" / "vade_summary.json").read_text())["rollouts"] == 2 * 32
     # One of gloo's that still works while the interpreter ends aborts the process: in 2 of 34 runs on a busy machine.

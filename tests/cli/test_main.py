@@ -12,22 +12,12 @@ import trl_vade
 from tests.support.commands import run, said
 from tests.support.finished_run import write_run
 from tests.support.refusals import says
+from trl_vade import errors
 from trl_vade.cli.parsing import Parser
 from trl_vade.cli.recipes import ACCELERATE
-from trl_vade.errors import (
-    CheckpointIncompleteError,
-    ConfigurationError,
-    HubError,
-    JudgeError,
-    SnapshotCorruptError,
-    SnapshotMismatchError,
-    SnapshotNotFoundError,
-)
 
 ROOT = Path(trl_vade.__file__).parents[1]
-
-COMMANDS = ["train", "plan", "report", "evaluate"]
-COMMANDS += ["posterior show", "posterior push"]
+COMMANDS = ["train", "plan", "report", "evaluate", "posterior show", "posterior push"]
 
 
 def test_the_version_is_that_of_the_package():
@@ -54,20 +44,15 @@ def test_the_help_of_a_training_names_options_that_there_are_and_with_all_it_is_
     text = run("train", "--help-all").stdout
     assert [name for name in options if f"--{name} " not in text] == []
     text = " ".join(text.split())
-    for words in (
-        "never holds more rows",
-        "{posterior,difficulty}",
-        "(default: balanced)",
-        "{grpo,gspo}_{vade,vanilla}",
-    ):
-        assert words in text
+    words = ("never holds more rows", "{posterior,difficulty}", "(default: balanced)", "{grpo,gspo}_{vade,vanilla}")
+    assert [each for each in words if each not in text] == []
     assert [path.stem for path in ACCELERATE.glob("*.yaml") if path.stem not in text] == []
 
 
 def test_what_was_given_ends_with_2_and_what_failed_with_1(monkeypatch):
-    given = (ConfigurationError, SnapshotNotFoundError, CheckpointIncompleteError, SnapshotMismatchError)
-    failed = (SnapshotCorruptError, HubError, JudgeError, PermissionError)
-    for error in (*given, FileNotFoundError, *failed):
+    given = ("Configuration", "SnapshotNotFound", "CheckpointIncomplete", "SnapshotMismatch")
+    failed = [PermissionError, *(getattr(errors, f"{name}Error") for name in ("SnapshotCorrupt", "Hub", "Judge"))]
+    for error in (FileNotFoundError, *(getattr(errors, f"{name}Error") for name in given), *failed):
 
         def report(*arguments, error=error, **named):
             raise error("what is wrong")

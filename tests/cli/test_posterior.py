@@ -33,12 +33,9 @@ def write_posterior(folder, rows, *, step=100, solved=lambda row: row / ROWS, ba
         sampler.draw(len(chosen))
         sampler.observe(chosen, [8 * solved(row) for row in chosen], [8] * len(chosen))
     keys = sample_keys(rows)
-    metadata = {
-        "success_reward": "accuracy_reward",
-        "sampler": "thompson",
-        "dataset_fingerprint": dataset_fingerprint(keys),
-        "run": {"global_step": step, "rollouts": batches * 8 * len(chosen)},
-    }
+    run = {"global_step": step, "rollouts": batches * 8 * len(chosen)}
+    metadata = {"success_reward": "accuracy_reward", "sampler": "thompson", "run": run}
+    metadata["dataset_fingerprint"] = dataset_fingerprint(keys)
     save_snapshot(folder, sampler, metadata=metadata, sample_key=keys)
     return folder
 
@@ -112,12 +109,8 @@ def test_a_posterior_goes_to_the_hub_and_comes_back_the_same(output_dir, hub):
 def test_a_summary_worked_out_by_hand_and_one_of_no_rows():
     table = make_table({"hard": (0, 8), "even": (3, 3), "easy": (8, 0), "also even": (0, 0)}, num_samples=9)
     assert summarise_posterior(table) == {
-        "rows": 4,
-        "num_samples": 9,
-        "mean_pass_rate": pytest.approx(0.5),
-        "median_pass_rate": pytest.approx(0.5),
-        "mean_visits": 2.5,
-        "most_visits": 4,
+        **{"rows": 4, "num_samples": 9, "mean_visits": 2.5, "most_visits": 4},
+        **dict.fromkeys(("mean_pass_rate", "median_pass_rate"), pytest.approx(0.5)),
         "histogram": [0, 1, 0, 0, 0, 2, 0, 0, 0, 1],
     }
     first, last = both_ends(table, 4, "")
@@ -162,9 +155,7 @@ def test_the_column_that_is_exported_is_where_the_next_run_starts(tmp_path):
     rows = make_rows()
     write_posterior(tmp_path / "run", rows)
     assert run("posterior", "show", str(tmp_path / "run"), "--export", str(tmp_path / "rates.parquet")).exit_code == 0
-    column, table = (
-        pq.read_table(tmp_path / "rates.parquet")["pass_rate"].to_pylist(),
-        load_posterior(tmp_path / "run"),
-    )
+    column = pq.read_table(tmp_path / "rates.parquet")["pass_rate"].to_pylist()
     assert (len(column), column[-1]) == (ROWS, None)
-    assert pass_rates(rows.add_column("pass_rate", column), "pass_rate")[:-1].tolist() == table.pass_rate.tolist()
+    found = pass_rates(rows.add_column("pass_rate", column), "pass_rate")
+    assert found[:-1].tolist() == load_posterior(tmp_path / "run").pass_rate.tolist()

@@ -25,11 +25,8 @@ REFUSED = {
     "--reward_funcs my.reward": ["--reward_funcs", "my.reward", "trl.rewards"],
     "--reward_funcs acuracy_reward": ["acuracy_reward", "accuracy_reward"],
     "--num_generations 7": ["num_generations", "7", "512"],
-    "--load_best_model_at_end true --eval_strategy no": ["load_best_model_at_end"],
     "--reward_funcs trl_vade.testbed.rewards.nothing": ["--reward_funcs", "nothing"],
     "--vade_cooldown 2": ["vade_cooldown=2.0", "[0, 1)"],
-    "--vade_success_threshold high": ["vade_success_threshold", "'high'", "auto"],
-    "--vade_sampler uniform --vade_stratify_by task": ["vade_stratify_by", "'uniform'"],
     "--resume_from_checkpoint true": ["resume_from_checkpoint", "output_dir"],
     "--resume_from_checkpoint checkpoint-7": ["checkpoint-7"],
     "--dataset_name mine": ["model_name_or_path", "dataset_name='mine'", "--recipe"],
@@ -38,7 +35,6 @@ REFUSED = {
     "--accelerate_config fsdp2 --num_machins 8": ["--num_machins", "--num_machines"],
     "--accelerate_config fsdp2 -x": ["-x"],
     "stray": ["stray"],
-    "seed 2": ["seed"],
 }
 
 

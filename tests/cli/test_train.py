@@ -44,24 +44,13 @@ def test_a_reward_is_found_by_its_name_or_its_import_path():
 
 
 def test_what_the_quickstart_switches_on_can_be_switched_off(tmp_path, monkeypatch):
-    class Data(Exception):
-        pass
-
-    def load_splits(self):
-        raise Data
-
-    monkeypatch.setattr(VADEScriptArguments, "load_splits", load_splits)
+    monkeypatch.setattr(VADEScriptArguments, "load_splits", lambda self: 1 / 0)  # all was accepted then
     for flags in (
-        "--eval_strategy=no",
-        "--eval_strategy no --eval_on_start false",
-        "--save_strategy no --eval_strategy no",
-        "--logging_strategy no",
-        "--log_completions true",
-        "--load_best_model_at_end true",
-        "--save_total_limit 0",
-        "--vade_sampler uniform",
+        *("--eval_strategy=no", "--eval_strategy no --eval_on_start false", "--save_strategy no --eval_strategy no"),
+        *("--logging_strategy no", "--log_completions true", "--load_best_model_at_end true"),
+        *("--save_total_limit 0", "--vade_sampler uniform"),
     ):
-        with pytest.raises(Data):
+        with pytest.raises(ZeroDivisionError):
             train.run(["--output_dir", str(tmp_path), *flags.split()])
 
 

@@ -4,8 +4,10 @@ import datasets
 import pytest
 from datasets import Dataset, Image, List
 
+from tests.support.pictures import file_of
 from tests.support.refusals import refused
 from tests.support.rows import picture
+from tests.support.runs import always_half
 from trl_vade import VADEGRPOTrainer
 from trl_vade.data.columns import refuse_columns
 from trl_vade.data.loading import messages_of
@@ -18,12 +20,7 @@ MARKED = {"role": "user", "content": "<image>\nHow many?"}
 RIGHT = {"role": "assistant", "content": "7"}
 PARTS = {"role": "user", "content": [{"type": "image", "text": None}, {"type": "text", "text": "How many?"}]}
 RIGHT_PARTS = {"role": "assistant", "content": [{"type": "text", "text": "7"}]}
-IN_TABLE = (
-    Dataset.from_dict({"image": [picture(1)]})
-    .cast_column("image", Image())
-    .with_format("arrow")[0]["image"][0]
-    .as_py()
-)
+IN_TABLE = file_of(picture(1))
 UNREADABLE = {  # the rows, and a name in the message
     "a problem": ({"problem": ["How many?"]}, "'prompt'"),
     "conversations": ({"conversations": [TURNS], "image": [IN_TABLE]}, "'prompt'"),
@@ -72,18 +69,6 @@ def test_what_trl_cannot_read_is_refused_and_the_lines_in_the_messages_mend_it(m
         assert pictures == [(8, 8)] * (len(given) if isinstance(given, list) else 1)
 
 
-def test_the_rows_of_a_dialogue_train_after_the_line_of_the_message(text_model_path, make_args):
-    seen = {"rows": Dataset.from_dict({"messages": [[*MESSAGES, RIGHT]] * 24, "answer": ["7"] * 24})}
-    with refused(ConfigurationError, ["'prompt'"]) as raised:
-        refuse_columns("train_dataset", seen["rows"])
-    exec(str(raised.value).splitlines()[-1], seen)
-    trainer = VADEGRPOTrainer(
-        text_model_path, lambda completions, **_: [0.0] * len(completions), make_args(max_steps=1), seen["rows"]
-    )
-    trainer.train()
-    assert [*trainer._logs["prompt"]] == [MESSAGES] * len(trainer._logs["prompt"])
-
-
 def readable():
     return Dataset.from_dict({"prompt": [MESSAGES] * 24})
 
@@ -108,9 +93,7 @@ def test_what_trl_can_read_or_may_read_later_is_not_refused():
 
 
 def test_replaced_rows_are_looked_at_too(text_model_path, make_args, text_rows):
-    trainer = VADEGRPOTrainer(
-        text_model_path, lambda completions, **_: [0.0] * len(completions), make_args(), text_rows
-    )
+    trainer = VADEGRPOTrainer(text_model_path, always_half, make_args(), text_rows)
     trainer.train_dataset = text_rows.rename_column("prompt", "question")
     with refused(ConfigurationError, ["'prompt'"], ['row["question"]']):
         trainer.train()

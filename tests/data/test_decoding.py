@@ -30,6 +30,8 @@ def rows_of(column, feature, values, **more):
 
 
 CONTENT = List({"type": Value("string"), "text": Value("string"), "image": Image()})
+MESSAGES = List({"role": Value("string"), "content": CONTENT})
+PAIRS = [{"left": MODES[0], "right": MODES[1]}, {"left": None, "right": MODES[2]}]
 
 
 def parts(*images):
@@ -43,44 +45,32 @@ DATASETS = {
     "in a mode of the feature's": rows_of("image", Image(mode="L"), [*MODES, turned()]),
     "lists": rows_of("images", List(Image()), [[], None, [MODES[0]], MODES, [None, turned()], [None]]),
     "lists of lists": rows_of("images", List(List(Image())), [[MODES[:2], []], None, [None, MODES[2:]]]),
-    "in the prompt's content": rows_of(
-        "messages", List({"role": Value("string"), "content": CONTENT}), [parts(), parts(turned()), parts(*MODES), []]
-    ),
-    "in a dictionary": rows_of("pair", {"left": Image(), "right": Image(mode="L")}, [
-        {"left": MODES[0], "right": MODES[1]}, {"left": None, "right": MODES[2]}, None
-    ]),
-    "beside JSON": rows_of(
-        "image", Image(), MODES, tools=(List(Json()), [[{"a": i}, [None, "b"]] for i in range(len(MODES))])
-    ),
+    "in the prompt's content": rows_of("messages", MESSAGES, [parts(), parts(turned()), parts(*MODES), []]),
+    "in a dictionary": rows_of("pair", {"left": Image(), "right": Image(mode="L")}, [*PAIRS, None]),
+    "beside JSON": rows_of("image", Image(), MODES, tools=(List(Json()), [[{"a": 1}, [None, "b"]]] * len(MODES))),
     "two columns": rows_of("image", Image(), MODES, mask=(Image(mode="1"), MODES[::-1])),
-}  # fmt: skip
+}
+
+
+def watch(monkeypatch, before=lambda: None, after=lambda image: None):
+    """Call `before` and `after` at each image that is decoded."""
+    decode = datasets.Image.decode_example
+
+    def watched(self, *arguments, **named):
+        before()
+        image = decode(self, *arguments, **named)
+        after(image)
+        return image
+
+    monkeypatch.setattr(datasets.Image, "decode_example", watched)
 
 
 @pytest.fixture
 def threads(monkeypatch):
     """The names of the threads that decoded something; a list that goes on growing."""
-    decode, names = datasets.Image.decode_example, []
-
-    def noting(self, *arguments, **named):
-        names.append(threading.current_thread().name)
-        return decode(self, *arguments, **named)
-
-    monkeypatch.setattr(datasets.Image, "decode_example", noting)
+    names = []
+    watch(monkeypatch, lambda: names.append(threading.current_thread().name))
     return names
-
-
-@pytest.fixture
-def gate(monkeypatch):
-    """No image is decoded until this event is set."""
-    decode, event = datasets.Image.decode_example, threading.Event()
-
-    def waiting(self, *arguments, **named):
-        assert event.wait(60)
-        return decode(self, *arguments, **named)
-
-    monkeypatch.setattr(datasets.Image, "decode_example", waiting)
-    yield event
-    event.set()
 
 
 def threads_end():
@@ -90,9 +80,6 @@ def threads_end():
             return True
         time.sleep(0.1)
     return False
-
-
-# ------------------------------------------------------------------------------------------------- the very same rows
 
 
 @pytest.mark.parametrize("name", DATASETS)
@@ -137,7 +124,7 @@ def test_shared_pictures_are_decoded_once_and_all_else_is_each_ones_own(decoded_
     decoder.shares_pictures = False
     decoded_images.clear()
     one, again = decoder.load([2, 2])
-    assert sorted(decoded_images) == [1, 9]
+    assert sorted(decoded_images) == [1, 9]  # datasets decodes the first image of a list twice
     one["images"][0].putpixel((0, 0), (7, 7, 7))
     assert again["images"][0].getpixel((0, 0))[0] == 1
 
@@ -174,13 +161,6 @@ def test_in_a_format_of_arrays_each_time_has_its_own():
         assert (other["board"].tolist(), third["board"].tolist()) == ([2, 2, 2], [1, 1, 1])
 
 
-def test_the_first_image_of_a_list_is_decoded_once_and_no_longer_twice(decoded_images):
-    RowDecoder(numbered_rows(3, images=lambda i: [picture(10 * i), picture(10 * i + 1)])).load([2, 0])
-    assert sorted(decoded_images) == [0, 1, 20, 21]
-
-
-# -------------------------------------------------------------------------------- what the threads have no hand in
-
 LEFT_ALONE = {
     "no images": numbered_rows(4),
     "images that nobody asked to decode": numbered_rows(4, image=picture).cast_column("image", Image(decode=False)),
@@ -202,17 +182,9 @@ def test_it_is_left_to_the_data_set_and_the_calling_thread(threads):
         assert set(threads) <= {threading.current_thread().name}
 
 
-# ------------------------------------------------------------------------------------------------------ ahead of need
-
-
 def test_two_rows_are_decoded_at_the_same_time(monkeypatch):
-    decode, both = datasets.Image.decode_example, threading.Barrier(2)
-
-    def meeting(self, *arguments, **named):
-        both.wait(60)  # one after the other, the first would wait for ever
-        return decode(self, *arguments, **named)
-
-    monkeypatch.setattr(datasets.Image, "decode_example", meeting)
+    both = threading.Barrier(2)
+    watch(monkeypatch, lambda: both.wait(60))  # one after the other, the first would wait for ever
     assert ids(RowDecoder(numbered_rows(4, image=picture)).load([0, 1, 2, 3])) == [f"row-{i}" for i in range(4)]
 
 
@@ -227,14 +199,8 @@ def test_what_was_foreseen_is_not_decoded_again_and_the_rest_is_made_good(decode
 
 
 def test_no_image_is_kept_after_its_rows_were_handed_out_or_given_up(monkeypatch):
-    decode, alive = datasets.Image.decode_example, weakref.WeakSet()
-
-    def noting(self, *arguments, **named):
-        image = decode(self, *arguments, **named)
-        alive.add(image)
-        return image
-
-    monkeypatch.setattr(datasets.Image, "decode_example", noting)
+    alive = weakref.WeakSet()
+    watch(monkeypatch, after=alive.add)
     monkeypatch.setattr(Pictures.Image, "__hash__", object.__hash__)  # as a WeakSet needs
     decoder = RowDecoder(numbered_rows(9, image=picture))
     decoder.prefetch([0, 1, 2])
@@ -250,7 +216,9 @@ def test_no_image_is_kept_after_its_rows_were_handed_out_or_given_up(monkeypatch
     assert len(alive) == 0
 
 
-def test_to_begin_does_not_wait_and_what_is_given_up_is_not_begun_any_more(gate, decoded_images, monkeypatch):
+def test_to_begin_does_not_wait_and_what_is_given_up_is_not_begun_any_more(decoded_images, monkeypatch):
+    gate = threading.Event()
+    watch(monkeypatch, lambda: gate.wait(60))
     decoder = RowDecoder(numbered_rows(40, image=picture))
     decoder.prefetch([*range(40)])
     assert decoded_images == []
@@ -279,9 +247,6 @@ def test_nothing_but_the_rows_that_were_chosen_is_touched_however_many_there_are
         decoder.load([first, first + 1, 299])
     assert threads_end()
     assert (copies, read) == (["arrow"], [1] * 9)
-
-
-# ------------------------------------------------------------------------------------------------------ damaged images
 
 
 def test_a_damaged_image_is_an_error_that_names_its_row_when_this_is_loaded_and_not_before():

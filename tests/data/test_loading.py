@@ -14,12 +14,6 @@ def load(dataset, sample_index, *, num_generations=4, accelerator=None):
     return RowLoader(dataset, num_generations=num_generations, accelerator=accelerator).load(np.array(sample_index))
 
 
-def test_the_rows_are_those_that_were_chosen_in_their_order_once_for_each_completion():
-    rows = load(numbered_rows(6), [4, 0, 3], num_generations=2)
-    assert ids(rows) == ["row-4", "row-4", "row-0", "row-0", "row-3", "row-3"]
-    assert [row["prompt"] for row in rows[::2]] == ["question 4", "question 0", "question 3"]
-
-
 def test_the_items_of_a_group_share_no_list_no_dictionary_and_no_picture():
     rows = load(numbered_rows(6, image=picture, board=lambda i: [i], info=lambda i: {"a": [i]}), [5, 2])
     rows[0]["answer"] = "mine"
@@ -29,9 +23,6 @@ def test_the_items_of_a_group_share_no_list_no_dictionary_and_no_picture():
     rows[0]["image"].putpixel((0, 0), (99, 0, 0))
     assert [(row["board"], row["info"]["a"]) for row in rows[1:]] == [([5], [5])] * 3 + [([2], [2])] * 4
     assert [row["image"].getpixel((0, 0))[0] for row in rows[1:]] == [5] * 3 + [2] * 4
-
-
-# ------------------------------------------------------------------------------------------------ several processes
 
 
 @given(st.integers(1, 6), st.integers(1, 8), st.data())
@@ -63,9 +54,6 @@ def test_each_process_begins_with_the_rows_of_its_own_slice_and_decodes_no_other
         loader.prefetch(chosen)
         assert {int(name[-1]) for name in ids(loader.load(chosen))} == mine
         assert sorted(decoded_images) == sorted(mine)
-
-
-# ------------------------------------------------------------------------------------------- rows without an image
 
 
 def test_one_process_alone_says_whether_its_batch_has_images_and_leaves_the_prompts_alone():

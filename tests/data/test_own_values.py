@@ -65,9 +65,6 @@ def test_one_object_in_two_columns_stays_one_as_a_transform_has_made_it():
     assert copied["image"] is not image
 
 
-# ----------------------------------------------------------------------------------------------------------- pictures
-
-
 def test_a_picture_keeps_its_metadata_and_shares_no_pixel():
     for file in (*MODES, *FORMATS):
         image, untouched = as_decoded(file), as_decoded(file)
@@ -83,9 +80,6 @@ def test_a_picture_keeps_its_metadata_and_shares_no_pixel():
             copied.putpalette([9] * 768)
         assert image == untouched != copied
         assert dict(image.getexif()) == dict(untouched.getexif())
-
-
-# --------------------------------------------------------------------------------------------- what cannot be copied
 
 
 class Decoder:

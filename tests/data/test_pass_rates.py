@@ -9,8 +9,7 @@ from trl_vade.errors import ConfigurationError
 
 NAN = float("nan")
 READ = {
-    "fractions": ([0.0, 0.25, 1.0], "rate", [0.0, 0.25, 1.0]),
-    "with holes": ([0.5, None, NAN], "rate", [0.5, NAN, NAN]),
+    "fractions with holes": ([0.0, 0.25, 1.0, None, NAN], "rate", [0.0, 0.25, 1.0, NAN, NAN]),
     "texts": (["0.96875", None, "nan"], "rate", [0.96875, NAN, NAN]),
     "percent": ([0.0, 87.5, 100.0], "rate/100", [0.0, 0.875, 1.0]),
     "successes of 16": ([0, 4, 16], "rate/16", [0.0, 0.25, 1.0]),

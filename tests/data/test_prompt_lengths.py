@@ -1,7 +1,6 @@
 """The tokens of prompts against those that TRL makes; rows that are too long; the cache."""
 
 import copy
-import io
 
 import datasets
 import pytest
@@ -13,6 +12,7 @@ from transformers import AutoProcessor, Qwen2VLImageProcessor
 from trl import GRPOConfig, GRPOTrainer
 from trl.data_utils import prepare_multimodal_messages
 
+from tests.support.pictures import file_of
 from tests.support.prompts import asked, loaded, of_full_size, picture, rows_of, uneven_rows
 from tests.support.refusals import refused
 from tests.support.rows import make_text_rows
@@ -23,13 +23,6 @@ from trl_vade.data.prompt_lengths import prompt_lengths
 from trl_vade.errors import ConfigurationError, ImageDecodeError
 from trl_vade.testbed.processor import build_processor
 from trl_vade.trainer import overlong
-
-
-def encoded(image):
-    file = io.BytesIO()
-    image.save(file, "PNG")
-    return {"bytes": file.getvalue(), "path": None}
-
 
 FULL_SIZE = of_full_size()
 
@@ -75,9 +68,6 @@ def processed(monkeypatch):
     return calls
 
 
-# ------------------------------------------------------------------------------------------------ exactly TRL's number
-
-
 def test_text_prompts_have_as_many_tokens_as_trl_makes(text_trainer, vision_trainer):
     conversations = [asked("What is the sum?"), [{"role": "system", "content": "Answer."}, *asked("How many?")]]
     plain = ["say a digit", "above 3 below 5 not 4", "a"]
@@ -90,7 +80,7 @@ def test_rows_with_images_have_as_many_tokens_as_trl_makes(vision_trainer):
     one, two = picture(640, 480), picture(9, 400)
     parts = [{"type": "image"}, {"type": "text", "text": "and"}, {"type": "image"}]
     pairs = [[picture(300, 200), picture(90, 90)], [picture(31, 77), one]]
-    placed = [{"prompt": [{"role": "user", "content": parts}], "images": [*map(encoded, pair)]} for pair in pairs]
+    placed = [{"prompt": [{"role": "user", "content": parts}], "images": [*map(file_of, pair)]} for pair in pairs]
     placed = Dataset.from_list(placed, on_mixed_types="use_json")
     part = {"type": datasets.Value("string"), "image": datasets.Image()}
     features = datasets.Features({"prompt": [{"role": datasets.Value("string"), "content": [part]}]})
@@ -130,16 +120,12 @@ def test_tools_in_the_prompt_count(text_trainer):
 
     tokenizer = copy.deepcopy(text_trainer.processing_class)
     calls = "{% for message in messages if message.tool_calls %} {{ message.tool_calls }} {% endfor %}"
-    tokenizer.chat_template = (
-        "{% for tool in tools or [] %}{{ tool | tojson }} {% endfor %}" + calls + tokenizer.chat_template
-    )
+    tools = "{% for tool in tools or [] %}{{ tool | tojson }} {% endfor %}"
+    tokenizer.chat_template = tools + calls + tokenizer.chat_template
     rows = make_text_rows()
     lengths = counted(rows, tokenizer, None, [say])
     assert lengths == made_by_trl(text_trainer, rows, tokenizer, tools=[say])
     assert min(lengths) > max(counted(rows, tokenizer))
-
-
-# --------------------------------------------------------------------------------------------- how rows can come along
 
 
 def test_rows_come_from_files_from_a_selection_and_from_a_transform(vision_trainer, tmp_path):
@@ -169,7 +155,7 @@ def rows_with(name):
     pictures, text, _ = REFUSED[name]
     fine = ([picture(30, 30)], [{"type": "image"}] if isinstance(text, list) else "How")
     each = [fine, (pictures, text), fine]
-    rows = [{"prompt": asked(said), "images": [*map(encoded, seen)]} for seen, said in each]
+    rows = [{"prompt": asked(said), "images": [*map(file_of, seen)]} for seen, said in each]
     return Dataset.from_list(rows).cast_column("images", datasets.List(datasets.Image()))
 
 
@@ -186,9 +172,6 @@ def test_a_row_that_the_processor_refuses_is_named_before_and_in_training(vision
     damaged = rows_of([[picture(40, 40)], [{"bytes": b"no image", "path": None}]])
     with refused(ImageDecodeError, ["Row 1", "UnidentifiedImageError"]):
         counted(damaged, FULL_SIZE)
-
-
-# ----------------------------------------------------------------------------------------------------------- the cache
 
 
 def on_disk(dataset, directory):
@@ -215,9 +198,6 @@ def test_a_second_start_processes_no_image_unless_what_decides_the_number_is_ano
     )
     for processor in (larger, other_text, with_start):
         assert counted(loaded(tmp_path), processor) != lengths
-
-
-# ------------------------------------------------------------------------------------------------ before the trainer
 
 
 LIMIT = {"vade_max_prompt_length": 8192}

@@ -37,27 +37,16 @@ def of_pictures(column, *pictures, kind=None, **columns):
     return rows.cast_column(column, kind or datasets.Image())
 
 
-# --------------------------------------------------------------------------------------------- keys of today and ever
-
 LISTS = [[stored(0), stored(1)], [stored(1), stored(0)], [], None]
 GOLDEN = {  # rows and their keys, of commit 418822d
-    "ids": (
-        prompts("a", "b", "c", id=["row-0", "row-1", "Zoë"]),
-        [3895935349179561361, 3045826666036341790, 2007109978278718739],
-    ),
+    "ids": (prompts("a", "b", id=["row-0", "Zoë"]), [3895935349179561361, 2007109978278718739]),
     "numbers as ids": (prompts("a", "a", id=[7, 8]), [-6408369425759800123, 2386552977871519886]),
-    "texts, one twice": (
-        prompts("one", "two", "one"),
-        [-8363872284606787905, -3438256141024559728, 6753202002658019146],
-    ),
+    "texts": (prompts("one", "one"), [-8363872284606787905, 6753202002658019146]),
     "messages": (
         Dataset.from_list([{"prompt": asked("hello")}, {"prompt": [asked("hello")[0] | {"name": "Ada"}]}]),
         [-3758998677086759885, 8757723060930557299],
     ),
-    "one picture": (
-        of_pictures("image", stored(0, "a.png"), None, stored(1)),
-        [5362189905912775379, 7089869781924512376, -4995254925500906563],
-    ),
+    "one picture": (of_pictures("image", stored(0, "a.png"), None), [5362189905912775379, 7089869781924512376]),
     "pictures": (
         of_pictures("images", *LISTS, kind=datasets.List(datasets.Image()), prompt=[asked("what?")] * 4),
         [5948574721571442930, -8034153502160456403, -7887497293341290987, 7306145159120949098],
@@ -67,8 +56,8 @@ GOLDEN = {  # rows and their keys, of commit 418822d
         [7734135216730966363, 5708647156308472366, 8598147859768990109],
     ),
     "no prompt": (
-        Dataset.from_dict({"environment": ["maze", "maze", "chess"], "seed": [1, 2, 1]}),
-        [7354526610364996380, -494753352259761488, 1811843083489412816],
+        Dataset.from_dict({"environment": ["maze", "chess"], "seed": [1, 1]}),
+        [7354526610364996380, 1811843083489412816],
     ),
     "a missing file": (of_pictures("image", "/nowhere/a.png"), [287163441063480483]),
 }
@@ -78,13 +67,11 @@ def test_keys_are_these_numbers_since_they_are_saved_in_files():
     """Another number would make every saved posterior impossible to join."""
     for name, (rows, keys) in GOLDEN.items():
         assert keys_of(rows) == keys, name
-        if name not in ("texts, one twice", "by all columns"):  # which have copies
+        if name not in ("texts", "by all columns"):  # which have copies
             assert keys_of(rows.select([*range(len(rows))][::-1])) == keys[::-1]
 
 
 def test_the_fingerprint_is_the_sha256_of_the_keys_little_endian():
-    assert fingerprint(GOLDEN["ids"][0]).startswith("200bff40a5a4a3fe")
-    assert fingerprint(GOLDEN["pictures"][0]).startswith("03b27b9cb7ff6f44")
     keys = np.random.default_rng(0).integers(-(2**63), 2**63 - 1, 1000)
     assert dataset_fingerprint(keys) == hashlib.sha256(keys.astype("<i8").tobytes()).hexdigest()
 
@@ -111,9 +98,6 @@ def test_other_rows_have_another_fingerprint():
     changed = rows.map(lambda row, i: {"id": "new"} if i == 17 else {}, with_indices=True)
     others = (numbered_rows(31), reordered, shorter, twice, changed, rows.remove_columns("id"))
     assert len({fingerprint(each) for each in (rows, *others)}) == 7
-
-
-# ------------------------------------------------------------------------------------------------- who the rows are
 
 
 @pytest.fixture
@@ -146,12 +130,8 @@ def test_the_same_images_in_another_folder_or_in_the_table_itself_are_the_same(i
     files.to_parquet(tmp_path / "rows.parquet")  # which takes the content of the files along
     loaded = Dataset.from_parquet(str(tmp_path / "rows.parquet"), cache_dir=str(tmp_path / "cache"))
     undecoded = files.cast_column("image", datasets.Image(decode=False))
-    for dataset in (
-        with_files(elsewhere),
-        *(of_pictures("image", *each) for each in (content, named)),
-        loaded,
-        undecoded,
-    ):
+    in_table = [of_pictures("image", *each) for each in (content, named)]
+    for dataset in (with_files(elsewhere), *in_table, loaded, undecoded):
         assert keys_of(dataset) == keys_of(files)
     assert decoded_images == []
 
@@ -180,9 +160,7 @@ def test_rows_of_one_prompt_are_told_apart_by_their_other_columns(image_files):
     boards = prompts(*["play"] * 3, board=[[1], [2], [1, 2]])
     half = prompts(*["play"] * 3, id=["a", "b", "b"], n=[1, 2, 3])
     for rows in (boards, half, with_files(image_files).rename_column("image", "goal")):
-        assert (
-            keys_of(rows.select(order)) == sample_keys(rows)[order].tolist()
-        )  # wherever a row stands, it has its key
+        assert keys_of(rows.select(order)) == sample_keys(rows)[order].tolist()  # wherever a row stands
     one, two = keys_of(prompts("one", "two"))
     keys = keys_of(prompts("one", "two", "two", answer=["a", "b", "c"]))  # only for rows that need them
     assert keys[0] == one

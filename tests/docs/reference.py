@@ -31,9 +31,6 @@ def _page(*parts: str) -> str:
     return "\n\n".join([parts[0], NOTE, *parts[1:]]) + "\n"
 
 
-# ---------------------------------------------------------------------------------------------------------- settings
-
-
 def settings_page() -> str:
     """`settings.md`: the fields of `VADEGRPOConfig`, the presets, and the arguments of the command."""
     from trl import ScriptArguments
@@ -109,9 +106,6 @@ def _arguments(arguments: Iterable[Field]) -> str:
     return table(["argument", "meaning", "default"], rows)
 
 
-# -------------------------------------------------------------------------------------------------------- command line
-
-
 def cli_page() -> str:
     """`cli.md`: every command of `trl-vade`, as typer writes it from the objects that also print its help."""
     from trl_vade.cli.main import app
@@ -122,8 +116,6 @@ def cli_page() -> str:
     title, rest = text.split("\n\n", 1)
     return _page(title, re.sub("\b\n(.+?)\n\n", r"```text\n\1\n```\n\n", rest, flags=re.DOTALL))
 
-
-# ---------------------------------------------------------------------------------------------------------- Python API
 
 API = {
     "Training": "trl_vade: VADEGRPOTrainer VADEGRPOConfig VADEConsoleCallback VADEReportCallback",

@@ -23,9 +23,6 @@ def test_what_the_repository_says_of_its_pages_is_there():
     assert {(source, page) for source, page in named if not (ROOT / page).exists()} == set()
 
 
-# ---------------------------------------------------------------------------------------------------------- the README
-
-
 def test_the_readme_is_short_and_names_settings_with_their_defaults():
     assert len(README.splitlines()) <= 200
     assert {*re.findall(r"\bvade_[a-z_]+\b(?!\.)", README)} <= {*VADE_DEFAULTS, "vade_report"}  # the last is a file
@@ -36,9 +33,6 @@ def test_the_readme_is_short_and_names_settings_with_their_defaults():
 def test_ci_runs_the_commands_that_the_readme_gives():
     for pattern in re.findall(r"grep -m1 -E '(.+?)' README\.md", (ROOT / ".ci" / "run").read_text(encoding="utf-8")):
         assert len(re.findall(pattern, README, flags=re.MULTILINE)) == 1, pattern
-
-
-# ---------------------------------------------------------------------------------------------------------- the Python
 
 
 @pytest.fixture
@@ -65,9 +59,6 @@ def test_a_python_block_runs_and_prints_what_it_says(name, stand_ins, capsys):
     exec(compile(stand_ins(BLOCKS[name]), name, "exec"), {"__name__": "__main__"})
     promised = re.findall(r"^print\(.*\)  # ((?:[\[\d(]|True|False).*)$", BLOCKS[name], flags=re.MULTILINE)
     assert {*promised} <= {*capsys.readouterr().out.splitlines()}
-
-
-# --------------------------------------------------------------------------------------------------- the right answers
 
 
 def test_the_examples_of_right_answers_are_judged_as_the_page_says():

@@ -26,9 +26,7 @@ def test_the_api_has_every_public_name():
     shown = set(re.findall(r"^::: [\w.]+\.(\w+)$", (FOLDER / "api.md").read_text(), flags=re.MULTILINE))
     public = {*trl_vade.__all__} - {"__version__"}
     public |= {name for room in (samplers, rewards) for name, value in vars(room).items() if callable(value)}
-    public |= {
-        name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)
-    }
+    public |= {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)}
     assert shown == public
 
 
@@ -73,9 +71,7 @@ def test_the_metrics_are_those_that_a_run_logs(text_model_path, text_rows, make_
     assert expected == {name for entry in trainer.state.log_history for name in entry if name.startswith("vade/")}
 
 
-def test_the_files_are_those_that_a_run_leaves_beside_the_files_of_trl(
-    text_model_path, text_rows, make_args, tmp_path
-):
+def test_the_files_are_those_that_a_run_leaves_beside_trls(text_model_path, text_rows, make_args, tmp_path):
     left = []
     for config, trainer_class in ((VADEGRPOConfig, VADEGRPOTrainer), (GRPOConfig, GRPOTrainer)):
         folder = tmp_path / trainer_class.__name__

@@ -53,9 +53,8 @@ def test_pages_load_what_is_there_and_nothing_from_another_host(site):
             there = not url.netloc and (root / unquote(url.path).lstrip("/")).exists()
             elsewhere += [] if there else [f"{page.name}: {url.geturl()}"]
     for path in site.rglob("*.css"):
-        elsewhere += re.findall(
-            r"url\(['\"]?(?:https?:)?//[^)]*|@import[^;]*//[^;]*", path.read_text(encoding="utf-8")
-        )
+        loading = r"url\(['\"]?(?:https?:)?//[^)]*|@import[^;]*//[^;]*"
+        elsewhere += re.findall(loading, path.read_text(encoding="utf-8"))
     assert elsewhere == []
 
 

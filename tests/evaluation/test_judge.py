@@ -36,15 +36,9 @@ def test_a_good_judge_passes_with_two_questions_and_gets_no_other_servers_key(mo
 
 
 FAULTS = {
-    "empty": ["1", "''"],
-    "nonsense": ["1", "'Perhaps a triangle, perhaps not.'"],
-    "right": ["0", "'1'"],
-    "wrong": ["1", "'0'"],
-    "status500": ["500", "EngineCore encountered an issue"],
-    "dead": ["Connection error", "Server disconnected"],
-    "wrong model": ["another/model"],
-    "slow": ["timed out"],
-    "html": [],
+    **{"empty": ["1", "''"], "nonsense": ["1", "'Perhaps a triangle, perhaps not.'"], "right": ["0", "'1'"]},
+    **{"wrong": ["1", "'0'"], "status500": ["500", "EngineCore encountered an issue"], "slow": ["timed out"]},
+    **{"dead": ["Connection error", "Server disconnected"], "wrong model": ["another/model"], "html": []},
     "no choices": [],
 }
 

@@ -20,7 +20,6 @@ from tests.support.evaluations import (
     logs,
     pairs,
     results_file,
-    small_evaluation,
     write,
     write_run,
     write_runner,
@@ -33,7 +32,7 @@ from trl_vade.evaluation.judge import Judge
 from trl_vade.evaluation.measuring import _planned, evaluate, keep_settings, shared_facts
 from trl_vade.evaluation.results import read_results
 from trl_vade.evaluation.run_files import read_run, run_folder
-from trl_vade.evaluation.settings import EvaluatedModel, Generation, check, find_model
+from trl_vade.evaluation.settings import EvaluatedModel, Evaluation, Generation, check, find_model
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +48,9 @@ def here(tmp_path, monkeypatch):
 
 @pytest.fixture
 def evaluation(tmp_path):
-    return small_evaluation(tmp_path)
+    """Of a model in a folder, on two benchmarks with two seeds."""
+    model = str(write(tmp_path / "models" / "tiny", FILES))
+    return Evaluation(model, tmp_path / "out", ("scienceqa", "chartqa"), seeds=(0, 1), generation=Generation(0.6))
 
 
 def own(evaluation, **model):
@@ -112,9 +113,8 @@ def test_what_was_finished_is_kept_and_only_the_rest_is_done_by_the_same_command
     cut.write_bytes(cut.read_bytes()[:-10])
     shutil.rmtree(evaluation.output / "logs")
     evaluate(evaluation)
-    assert logs(evaluation) == [
-        [f"evaluating {name}" for name in ("chartqa-seed0", "scienceqa-seed1", "chartqa-seed1")]
-    ]
+    [lines] = logs(evaluation)
+    assert lines == [f"evaluating {name}" for name in ("chartqa-seed0", "scienceqa-seed1", "chartqa-seed1")]
     assert all(path.stat().st_mtime_ns == time for path, time in times.items() if path != cut)
     assert (evaluation.output / "results.json").exists()
 

@@ -13,13 +13,7 @@ from trl_vade.errors import ConfigurationError, EvaluationError
 from trl_vade.evaluation.benchmarks import BENCHMARKS, FIVE
 from trl_vade.evaluation.judge import Judge
 from trl_vade.evaluation.measuring import model_arguments
-from trl_vade.evaluation.settings import (
-    EvaluatedModel,
-    Evaluation,
-    Generation,
-    check,
-    find_model,
-)
+from trl_vade.evaluation.settings import EvaluatedModel, Evaluation, Generation, check, find_model
 
 JUDGE = Judge("http://127.0.0.1:8000/v1", "Qwen/Qwen2.5-72B-Instruct")
 
@@ -36,8 +30,6 @@ def site(tmp_path, monkeypatch):
 
 def test_what_cannot_work_is_refused_and_said():
     for name, changes in (
-        ("--tasks", {"tasks": ["chartqa", "mathvistas"]}),
-        ("--tasks", {"tasks": []}),
         ("--judge_url", {"tasks": FIVE}),
         ("--data", {"tasks": ["mixture"]}),
         ("--data", {"data": {"scienceqa": Path("x")}}),

@@ -17,15 +17,7 @@ from tests.support.verifier_cases import ARROW_CASES
 from trl_vade.evaluation import tasks as scoring
 from trl_vade.evaluation.benchmarks import BENCHMARKS
 from trl_vade.evaluation.settings import Evaluation
-from trl_vade.evaluation.tasks import (
-    THOUGHTFUL,
-    mean,
-    mixture,
-    row_images,
-    row_messages,
-    task_folder,
-    testbed_rows,
-)
+from trl_vade.evaluation.tasks import THOUGHTFUL, mean, mixture, row_images, row_messages, task_folder, testbed_rows
 from trl_vade.rewards.functions import accuracy_reward, format_reward
 
 testbed_rows.__test__ = False

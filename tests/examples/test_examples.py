@@ -21,6 +21,7 @@ from trl_vade.selection.log import SelectionLog
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 QUESTIONS = [f"say a digit {'not' if number % 2 else 'above'} {number}" for number in range(80)]
+PROMPTS = [[{"role": "user", "content": question}] for question in QUESTIONS]
 
 
 @pytest.fixture
@@ -64,10 +65,7 @@ def assert_learned(trainer, rows, batches=2):
 @pytest.fixture
 def deepmath(tmp_path):
     """A folder with the columns of trl-lib/DeepMath-103K."""
-    rows = [
-        {"prompt": [{"role": "user", "content": question}], "solution": f"${number % 10}$"}
-        for number, question in enumerate(QUESTIONS)
-    ]
+    rows = [{"prompt": prompt, "solution": f"${number % 10}$"} for number, prompt in enumerate(PROMPTS)]
     write_lines(tmp_path / "deepmath" / "train.jsonl", rows)
     return tmp_path / "deepmath"
 
@@ -95,10 +93,7 @@ def test_the_diff_of_two_lines_leads_back_to_a_script_of_trl(run, text_model_pat
 @pytest.fixture
 def gsm8k(tmp_path):
     """A folder like the repository openai/gsm8k: its configuration `main`, its splits and its columns."""
-    rows = [
-        {"question": question, "answer": f"{number} and 1 is\n#### {number % 10}"}
-        for number, question in enumerate(QUESTIONS)
-    ]
+    rows = [{"question": each, "answer": f"{n} and 1 is\n#### {n % 10}"} for n, each in enumerate(QUESTIONS)]
     folder = tmp_path / "gsm8k"
     write_lines(folder / "main" / "train.jsonl", rows)
     write_lines(folder / "main" / "test.jsonl", rows[:20])
@@ -164,18 +159,13 @@ def test_own_images_has_a_reward_that_scores_one_amount_alone(run, vision_model_
 @pytest.fixture
 def questions(tmp_path):
     """A folder of rows with the columns `prompt`, `answer` and `id`."""
-    rows = [
-        {"prompt": [{"role": "user", "content": question}], "answer": str(number % 10), "id": f"row-{number}"}
-        for number, question in enumerate(QUESTIONS)
-    ]
+    rows = [{"prompt": each, "answer": str(n % 10), "id": f"row-{n}"} for n, each in enumerate(PROMPTS)]
     write_lines(tmp_path / "questions" / "train.jsonl", rows)
     return tmp_path / "questions"
 
 
 @pytest.mark.slow
-def test_warm_start_shows_takes_over_and_publishes_a_posterior(
-    hub, run, text_model_path, questions, make_args, capsys
-):
+def test_warm_start_takes_over_and_publishes_a_posterior(hub, run, text_model_path, questions, make_args, capsys):
     rows = load_dataset(str(questions), split="train")
     first = make_args(max_steps=2, save_strategy="steps", push_to_hub=True, hub_model_id="acme/run", num_generations=8)
     train(text_model_path, rows, first, reward=accuracy_reward)
@@ -205,9 +195,8 @@ def geometry(tmp_path):
         "problem": [f"<image>say a digit above {number % 10}" for number in range(40)],
         "answer": [str(number % 10) for number in range(40)],
     }
-    data = Dataset.from_dict(
-        rows, features=Features(images=List(HubImage()), problem=Value("string"), answer=Value("string"))
-    )
+    features = Features(images=List(HubImage()), problem=Value("string"), answer=Value("string"))
+    data = Dataset.from_dict(rows, features=features)
     (tmp_path / "geometry").mkdir()
     data.to_parquet(tmp_path / "geometry" / "train.parquet")
     return tmp_path / "geometry"
@@ -215,13 +204,10 @@ def geometry(tmp_path):
 
 @pytest.mark.slow
 def test_grpo_vlm_trains_an_adapter_of_qwen3_vl_on_pictures(run, geometry, tmp_path):
-    changes = {
-        'report_to="trackio"': 'report_to="none"',
-        "gradient_accumulation_steps=32": "gradient_accumulation_steps=4",
-    }
+    changes = {'report_to="trackio"': 'report_to="none"', "max_completion_length=512": "max_completion_length=4"}
+    changes["gradient_accumulation_steps=32"] = "gradient_accumulation_steps=4"
     model = write_family("qwen3_vl", tmp_path / "qwen3_vl")
-    shorter = changes | {"max_completion_length=512": "max_completion_length=4"}
-    trainer = run("grpo_vlm.py", "--model", model, "--dataset", geometry, changes=shorter)["trainer"]
+    trainer = run("grpo_vlm.py", "--model", model, "--dataset", geometry, changes=changes)["trainer"]
     assert_learned(trainer, rows=4)
     assert trainer.model.peft_config
     assert trainer._images.on

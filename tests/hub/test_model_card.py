@@ -57,15 +57,10 @@ SUMMARY = {
     **{"steps": 960, "generation_batches": 240, "refills": 0, "rollouts": 983040, "trained_completions": 480_000},
     **{"effective_gradient_ratio_first_quarter": 0.5, "effective_gradient_ratio_last_quarter": 0.4},
     **{"even_draw_ratio_last_quarter": 0.3, "groups_first_quarter": 7680, "groups_last_quarter": 7680},
-    "seconds": {
-        **{"selection": 36.0, "generation": 90_000.0, "update": 72_000.0, "validation": 3_600.0},
-    },
-    **{
-        "validation": [
-            {"step": step, "score": score, "standard_error": 0.01}
-            for step, score in ((0, 0.25), (480, 0.4), (960, 0.5))
-        ]
-    },
+    "seconds": {"selection": 36.0, "generation": 90_000.0, "update": 72_000.0, "validation": 3_600.0},
+    "validation": [
+        {"step": 480 * n, "score": score, "standard_error": 0.01} for n, score in enumerate((0.25, 0.4, 0.5))
+    ],
 }
 NOTHING_ELSE = {"settings": VADE_DEFAULTS, "curves": None, "posterior_repo": None, "hub_model_id": None}
 
@@ -73,19 +68,11 @@ NOTHING_ELSE = {"settings": VADE_DEFAULTS, "curves": None, "posterior_repo": Non
 @functools.cache
 def trl_text(dataset_name, base_model):
     """The card that TRL writes, with no version of a package in it."""
-    card = generate_model_card(
-        base_model=base_model,
-        model_name="qwen2.5-vl-3b-vade",
-        hub_model_id="you/qwen2.5-vl-3b-vade",
-        dataset_name=dataset_name,
-        tags=VADEGRPOTrainer._tag_names,
-        wandb_url=None,
-        trackio_url=None,
-        trainer_name=VADEGRPOTrainer._name,
-        trainer_citation=VADEGRPOTrainer._paper["citation"],
-        paper_title=VADEGRPOTrainer._paper["title"],
-        paper_id=VADEGRPOTrainer._paper["id"],
-    )
+    names = {"base_model": base_model, "model_name": "qwen2.5-vl-3b-vade", "dataset_name": dataset_name}
+    names |= {"hub_model_id": "you/qwen2.5-vl-3b-vade", "tags": VADEGRPOTrainer._tag_names, "wandb_url": None}
+    paper = {"trainer_citation": "citation", "paper_title": "title", "paper_id": "id"}
+    names |= {name: VADEGRPOTrainer._paper[part] for name, part in paper.items()}
+    card = generate_model_card(**names, trackio_url=None, trainer_name=VADEGRPOTrainer._name)
     card.text = re.sub(r"(?m)^(- \w+): \d.*$", r"\1: x.y.z", card.text)
     return str(card), card.text
 
@@ -159,9 +146,7 @@ RESULT = "What the training did"
 
 
 @pytest.mark.parametrize("vision", [True, False])
-def test_what_the_card_says_of_use_with_transformers_runs(
-    completed, vision, text_model_path, vision_model_path, tmp_path, monkeypatch, capsys
-):
+def test_the_quick_start_runs(completed, vision, text_model_path, vision_model_path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     picture(7).resize((56, 56)).save("picture.png")
     facts = FACTS | {"recipe": FACTS["recipe"] | {"max_completion_length": 2}}
@@ -207,9 +192,7 @@ def branch(hub, text_model_path):
     return lambda folder: api.upload_folder(repo_id="you/run", folder_path=folder, revision="seed-3")
 
 
-def test_an_adapter_on_a_branch_is_downloaded_before_it_is_used(
-    completed, branch, text_model_path, tmp_path, monkeypatch
-):
+def test_an_adapter_on_a_branch_is_downloaded_first(completed, branch, text_model_path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     whole = AutoModelForCausalLM.from_pretrained(text_model_path)
     model = get_peft_model(whole, LoraConfig(target_modules=["q_proj"]))

@@ -13,12 +13,11 @@ from datasets import load_dataset
 from huggingface_hub import constants, snapshot_download
 from peft import LoraConfig
 from transformers import AutoModelForCausalLM, TrainerCallback
-from trl import GRPOConfig, GRPOTrainer
 
 from tests.support.hub import offline
 from tests.support.marks import slow
 from tests.support.refusals import refused, says
-from tests.support.runs import SMALL_RUN, assert_equal_weights, says_a_digit, weights
+from tests.support.runs import assert_equal_weights, says_a_digit, weights
 from trl_vade import VADEGRPOTrainer, load_posterior
 from trl_vade.checkpoints import JIT_MARK, look_at
 from trl_vade.errors import ConfigurationError, HubError
@@ -34,9 +33,9 @@ PUSHING = {"push_to_hub": True, "hub_model_id": RUN, "save_strategy": "steps", "
 def run(hub, text_model_path, text_rows, make_args):
     """Trains four steps on the text model with a save, and a push, at every second one."""
 
-    def make(callbacks=(), resume=None, **settings):
-        args = make_args(**{**PUSHING, **settings})
-        make.trainer = VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows, callbacks=[*callbacks])
+    def make(callbacks=(), resume=None, peft_config=None, **settings):
+        args, more = make_args(**PUSHING | settings), {"callbacks": [*callbacks], "peft_config": peft_config}
+        make.trainer = VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows, **more)
         make.trainer.train(resume_from_checkpoint=resume)
         return make.trainer
 
@@ -114,9 +113,7 @@ def newest_posterior(hub):
         ("all_checkpoints", ["checkpoint-2"], ["checkpoint-2", "checkpoint-4"]),
     ],
 )
-def test_each_save_is_one_commit_with_the_posterior_of_its_step(
-    hub, run, out, strategy, first, last, capsys, monkeypatch, tmp_path
-):
+def test_each_save_is_one_commit(hub, run, out, strategy, first, last, capsys, monkeypatch, tmp_path):
     """By Xet, too. Files behind a link do not go along, but a checkpoint that was moved away does."""
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", False)
     (tmp_path / "home").mkdir()
@@ -221,10 +218,9 @@ def test_another_training_of_a_trainer_is_pushed_from_its_own_folder(hub, run, t
     assert hub.repos[RUN].files()["vade_selection.jsonl"] == (tmp_path / "other" / "vade_selection.jsonl").read_bytes()
 
 
-def test_the_card_of_an_adapter_is_that_of_its_run(hub, text_model_path, text_rows, make_args):
+def test_the_card_of_an_adapter_is_that_of_its_run(hub, run):
     """PEFT writes an empty one into each checkpoint."""
-    args, adapter = make_args(**PUSHING | {"max_steps": 2}), LoraConfig(target_modules="all-linear")
-    VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows, peft_config=adapter).train()
+    run(max_steps=2, peft_config=LoraConfig(target_modules="all-linear"))
     files = hub.repos[RUN].files()
     assert "adapter_model.safetensors" in files
     assert f"datasets/{RUN}-posterior" in files["README.md"].decode()
@@ -237,9 +233,7 @@ class LoseTheBest(TrainerCallback):
 
 
 @pytest.mark.slow
-def test_a_best_checkpoint_that_is_gone_is_said_and_ends_no_run(
-    hub, text_model_path, text_rows, make_args, caplog, out, tmp_path
-):
+def test_a_best_checkpoint_that_is_gone_ends_no_run(hub, text_model_path, text_rows, make_args, caplog, out, tmp_path):
     """In the run itself, and in one that is downloaded, with which it was not pushed."""
 
     def make(*callbacks, **settings):
@@ -328,19 +322,15 @@ def test_offline_the_run_goes_on_and_a_later_start_with_a_network_sends_it(hub, 
     assert not [*out.glob("_hub*")]
 
 
-def test_an_interrupted_run_is_on_the_hub_before_the_signal_takes_its_course(
-    hub, text_model_path, text_rows, make_args, ctrl_c, tmp_path
-):
+def test_an_interrupted_run_is_on_the_hub_before_the_signal_takes_its_course(hub, run, ctrl_c, tmp_path):
     class Interrupt(TrainerCallback):
         def on_step_begin(self, args, state, control, **kwargs):
             if state.global_step == 2:
                 signal.raise_signal(signal.SIGINT)
 
-    args = make_args(**PUSHING | {"save_steps": 100, "hub_strategy": "checkpoint", "max_steps": 6})
     hub.fault(COMMIT, status=500, times=3)  # all attempts of the push; the end of the run makes another
-    trainer = VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows, callbacks=[Interrupt()])
     with pytest.raises(KeyboardInterrupt):
-        trainer.train()
+        run([Interrupt()], save_steps=100, hub_strategy="checkpoint", max_steps=6)
     assert_whole(hub.repos[RUN].files(), "last-checkpoint", tmp_path / "out" / "checkpoint-3")
 
 
@@ -362,20 +352,10 @@ def test_the_token_is_in_no_file_no_log_and_no_commit(hub, run, caplog, capfd, t
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(files) > 20
     assert [path for path in files if secret in path.read_bytes()] == []
-    pushed = [
-        data for repo in hub.repos.values() for c in repo.history() for data in (*c.files.values(), c.title.encode())
-    ]
+    history = [commit for repo in hub.repos.values() for commit in repo.history()]
+    pushed = [data for commit in history for data in (*commit.files.values(), commit.title.encode())]
     assert len(pushed) > 50
     assert not any(secret in data for data in pushed)
     output = capfd.readouterr()
     assert hub.token not in caplog.text + output.out + output.err
     assert hub.tokens == {hub.token}  # it was used
-
-
-def test_stock_still_loses_a_push_without_a_word(hub, text_model_path, text_rows, tmp_path):
-    """transformers 5.23: when this fails, `publication` may be needless."""
-    settings = {**SMALL_RUN, **PUSHING, "hub_strategy": "checkpoint", "output_dir": str(tmp_path / "out")}
-    hub.fault(COMMIT, status=400, times=1000)
-    trainer = GRPOTrainer(text_model_path, says_a_digit, GRPOConfig(**settings), text_rows)
-    trainer.train()
-    assert commits(hub) == []

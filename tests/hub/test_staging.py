@@ -2,6 +2,7 @@ import concurrent.futures
 import subprocess
 import sys
 import threading
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -47,38 +48,35 @@ def step_there(hub):
     return int(files["step.txt"])
 
 
-def while_the_first_is_sent(hub, staging, *steps, **fault):
-    """Save the first step, and the others while it is being sent."""
+@contextmanager
+def sending(hub, staging, step, **fault):
+    """In this context a step is being sent."""
     held = threading.Event()
     hub.fault(COMMIT, hold=held, **fault)
-    futures = [save(staging, steps[0])]
+    future = save(staging, step)
     while not any(line.startswith(COMMIT) for line in hub.requests):
         threading.Event().wait(0.005)
-    futures += [save(staging, step) for step in steps[1:]]
+    yield future
     held.set()
-    settle(staging)
-    return futures
 
 
 def test_the_newest_replaces_what_waits_and_nothing_is_left_here(hub, staging, tmp_path):
-    futures = while_the_first_is_sent(hub, staging, 1, 2, 3, 3)
+    with sending(hub, staging, 1) as first:
+        futures = [first, *(save(staging, step) for step in (2, 3, 3))]
+    settle(staging)
     assert (titles(hub), step_there(hub)) == (["Step 1", "Step 3"], 3)
-    assert [future.result() and future.result().commit_message for future in futures] == [
-        "Step 1",
-        None,
-        None,
-        "Step 3",
-    ]
+    messages = [future.result() and future.result().commit_message for future in futures]
+    assert messages == ["Step 1", None, None, "Step 3"]
     assert list(tmp_path.glob("_hub*")) == []
 
 
 @pytest.mark.parametrize("patience", [(), (0.0, 0.0)])
-def test_what_failed_is_followed_by_the_newest_though_it_is_of_an_earlier_step(
-    hub, staging, caplog, monkeypatch, patience
-):
+def test_what_failed_is_followed_by_the_newest_whatever_its_step(hub, staging, caplog, monkeypatch, patience):
     """Between two attempts, too."""
     monkeypatch.setattr(uploading, "PATIENCE", patience)
-    while_the_first_is_sent(hub, staging, 5, 2, status=500)
+    with sending(hub, staging, 5, status=500):
+        save(staging, 2)
+    settle(staging)
     assert says(caplog.text, "500")
     assert (titles(hub), step_there(hub), staging.job.exception()) == (["Step 2"], 2, None)
 
@@ -88,13 +86,8 @@ def test_files_that_cannot_be_set_aside_are_an_error_until_others_are(hub, stagi
         (new / "half").write_text("")
         raise OSError(28, "No space left on device")
 
-    held = threading.Event()
-    hub.fault(COMMIT, hold=held)
-    save(staging, 1)  # which arrives later
-    while not any(line.startswith(COMMIT) for line in hub.requests):
-        threading.Event().wait(0.005)
-    failed = staging.stage(2, "Step 2", full)
-    held.set()
+    with sending(hub, staging, 1):  # which arrives later
+        failed = staging.stage(2, "Step 2", full)
     with refused(HubError, ["you/run", "Step 2", "No space left"]):
         failed.result()
     assert (titles(hub), staging.job) == (["Step 1"], failed)

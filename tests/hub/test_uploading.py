@@ -82,9 +82,7 @@ def test_a_repository_is_made_as_asked_and_an_existing_one_is_left_as_it_is(hub,
 
 
 @pytest.mark.parametrize("lost", [False, True])
-def test_a_checkpoint_mirrors_its_folder_and_deletes_later_ones_in_the_same_commit_even_if_its_answer_is_lost(
-    hub, folder, caplog, lost
-):
+def test_a_checkpoint_mirrors_its_folder_and_deletes_later_ones_in_the_same_commit(hub, folder, caplog, lost):
     ensure_repo(RUN)
     for name in ("checkpoint-3", "checkpoint-4", "checkpoint-12", "checkpoint-100", "checkpoint-x", "step-5"):
         (folder / name).mkdir()
@@ -125,11 +123,8 @@ def test_the_card_is_of_what_stays_and_a_change_that_comes_in_between_is_seen(hu
     assert pushed(hub)["README.md"] == b"2 files"
 
 
-PASSING = {
-    **{str(status): {"status": status} for status in (412, 429, 500)},
-    "RemoteProtocolError": {},
-    "504": {"status": 504, "applied": True},
-}
+PASSING = {str(status): {"status": status} for status in (412, 429, 500)}
+PASSING |= {"RemoteProtocolError": {}, "504": {"status": 504, "applied": True}}
 
 
 @pytest.mark.parametrize("word", PASSING)

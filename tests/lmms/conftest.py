@@ -34,9 +34,5 @@ def lmms(server):
         from lmms_eval.tasks.mathvista.mathvista_evals import MathVistaEvaluator
 
         stock = OpenAIProvider.evaluate, ServerInterface.evaluate_binary
-        yield SimpleNamespace(
-            mathvista=MathVistaEvaluator(),
-            mathverse=MathVerseEvaluator(),
-            mathvision=mathvision,
-        )
+        yield SimpleNamespace(mathvista=MathVistaEvaluator(), mathverse=MathVerseEvaluator(), mathvision=mathvision)
         OpenAIProvider.evaluate, ServerInterface.evaluate_binary = stock

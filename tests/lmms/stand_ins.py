@@ -61,14 +61,11 @@ def asked(name, count):
 
 def chartqa(folder, count=4):
     """Numbers and labels; every fourth label is A."""
-    kinds = ("human_test", "augmented_test")
-    rows = [
-        {
-            **{"image": scene.image, "question": question, "type": kinds[number % 2]},
-            "answer": "A" if number % 4 == 3 and count > 4 else scene.answer,
-        }
-        for number, scene, question in asked("chartqa", count)
-    ]
+    rows = []
+    for number, scene, question in asked("chartqa", count):
+        answer = "A" if number % 4 == 3 and count > 4 else scene.answer
+        kind = ("human_test", "augmented_test")[number % 2]
+        rows.append({"image": scene.image, "question": question, "type": kind, "answer": answer})
     return write(folder, "chartqa", "test", rows)
 
 
@@ -118,17 +115,12 @@ def mathvista(folder, count=4):
         kind, form, answer, hint = MATHVISTA[number % len(MATHVISTA)]
         choices, _ = options(number // len(MATHVISTA), scene.answer) if answer is None else (None, 0)
         places = float(len(answer) - 2) if form == "float" else float("nan") if form == "list" else None
-        rows.append(
-            {
-                **{"pid": str(number), "image": "images/1.jpg", "decoded_image": scene.image, "question": question},
-                **{"question_type": kind, "answer_type": form, "answer": answer or scene.answer, "choices": choices},
-                **{"precision": places, "query": f"Hint: Please answer with {hint}.\nQuestion: {question}"},
-                "metadata": {
-                    **dict.fromkeys(("language", "source", "category", "task", "context", "grade"), "none"),
-                    **{"skills": ["none"], "split": "testmini", "img_height": 56, "img_width": 56},
-                },
-            }
-        )
+        row = {"pid": str(number), "image": "images/1.jpg", "decoded_image": scene.image, "question": question}
+        row |= {"question_type": kind, "answer_type": form, "answer": answer or scene.answer, "choices": choices}
+        row |= {"precision": places, "query": f"Hint: Please answer with {hint}.\nQuestion: {question}"}
+        metadata = dict.fromkeys(("language", "source", "category", "task", "context", "grade"), "none")
+        metadata |= {"skills": ["none"], "split": "testmini", "img_height": 56, "img_width": 56}
+        rows.append(row | {"metadata": metadata})
     return write(folder, "mathvista", "testmini", rows)
 
 
@@ -140,14 +132,12 @@ def mathverse(folder, count=4):
         listed = "\n".join(f"{letter}: {choice}" for letter, choice in zip("ABC", choices, strict=True))
         chosen = number % 2 == 0
         text = f"{question}\nChoices:\n{listed}" if chosen else question
+        row = {"sample_index": str(number), "problem_index": str(number), "problem_version": "Text Lite"}
+        row |= dict.fromkeys(("question", "question_for_eval", "query_wo", "query_cot"), text) | {"image": scene.image}
+        row |= {"question_type": "multi-choice" if chosen else "free-form"}
+        row |= {"answer": "ABC"[place] if chosen else scene.answer}
         rows.append(
-            {
-                **{"sample_index": str(number), "problem_index": str(number), "problem_version": "Text Lite"},
-                **{"image": scene.image, "question": text, "question_for_eval": text, "query_wo": text},
-                **{"query_cot": text, "question_type": "multi-choice" if chosen else "free-form"},
-                **{"answer": "ABC"[place] if chosen else scene.answer},
-                "metadata": {"split": "testmini", "source": "none", "subject": "none", "subfield": "none"},
-            }
+            row | {"metadata": dict.fromkeys(("source", "subject", "subfield"), "none") | {"split": "testmini"}}
         )
     return write(folder, "mathverse", "testmini", rows)
 
@@ -158,10 +148,7 @@ def mathvision(folder, count=4):
     for number, scene, question in asked("mathvision", count):
         choices, place = options(number, scene.answer) if number % 2 == 0 else ([], 0)
         free = r"\frac{3}{4}" if number % 4 == 1 and count > 4 else scene.answer
-        rows.append(
-            {
-                **{"id": str(number), "question": question, "image": "images/1.jpg", "decoded_image": scene.image},
-                **{"options": choices, "answer": "ABC"[place] if choices else free, "level": 1, "subject": "none"},
-            }
-        )
+        row = {"id": str(number), "question": question, "image": "images/1.jpg", "decoded_image": scene.image}
+        row |= {"options": choices, "answer": "ABC"[place] if choices else free}
+        rows.append(row | {"level": 1, "subject": "none"})
     return write(folder, "mathvision", "test", rows)

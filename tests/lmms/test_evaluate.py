@@ -89,9 +89,7 @@ def test_a_checkpoint_is_evaluated_with_four_seeds_and_the_table_has_the_mean_an
     assert results["judge"]["model"] in printed
 
 
-def test_the_score_of_the_testbed_is_the_trainers_own_validation_reward_for_the_same_completions(
-    model, rows, tmp_path
-):
+def test_the_score_of_the_testbed_is_the_trainers_own_validation_reward(model, rows, tmp_path):
     """Greedy ones, of rows in one batch. Of a user's rows the one whose reference cannot be read is left out."""
     options = ("--temperature", "0", "--limit", "16", "--batch_size", "16")
     result = evaluate(model, tmp_path / "out", rows, ["testbed", "mixture"], *options)

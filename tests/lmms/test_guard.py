@@ -13,7 +13,6 @@ from trl_vade.evaluation import tasks as scoring
 from trl_vade.evaluation.judge import JudgeGuard
 
 pytestmark = pytest.mark.lmms
-
 LONG = "and so on, " * 200
 
 
@@ -103,9 +102,7 @@ def test_a_judge_that_restarts_is_waited_for(lmms, guard, server, dead, task):
 
 @TASKS
 @pytest.mark.parametrize(("mode", "example"), [("long refused", "Please reduce the length"), ("long empty", "empty")])
-def test_one_question_that_the_judge_cannot_answer_is_unreadable_and_no_end(
-    lmms, guard, server, dead, task, mode, example
-):
+def test_one_question_that_is_not_answered_is_unreadable(lmms, guard, server, dead, task, mode, example):
     server.mode = mode
     server.limit = 3600 if task is mathvista else 2200  # its examples are long already
     assert task(lmms, f"It is 12, {LONG}12.") == (0 if task is not mathvista else "12" if "refused" in mode else "")
@@ -148,24 +145,15 @@ def test_where_no_answer_is_found_no_choice_is_taken_although_lmms_eval_takes_th
 
 
 @pytest.mark.parametrize(("answer", "places"), [("1.5", 1.0), ("0.25", 2.0)])
-def test_a_right_float_is_right_in_mathvista_although_lmms_eval_cannot_round_to_a_float_of_places(
-    lmms, answer, places
-):
+def test_a_right_float_is_right_although_lmms_eval_cannot_round_to_a_float_of_places(lmms, answer, places):
     row = mathvista_row(question_type="free_form", answer_type="float", choices=None, answer=answer, precision=places)
     assert mathvista_scores(row, answer) == [False, True]
     assert mathvista_scores(row, answer + "5") == [False, False]
 
 
 CODE = (
-    *(
-        "f(1)",
-        "a_{1}",
-        r"f'_{print(1)}",
-        "(f(1), 2)",
-        "__import__('os').system('id')",
-        r"\boxed{abs(-8)}",
-        "[abs(1),2]",
-    ),
+    *("f(1)", "a_{1}", r"f'_{print(1)}", "(f(1), 2)", "__import__('os').system('id')", r"\boxed{abs(-8)}"),
+    "[abs(1),2]",
     *(r"\frac{1}{2}", "8", "3+5", r"2\times 4", "10^{10^{10}}", "9" * 5000, "(" * 5000, "the answer is 8."),
 )
 

@@ -140,9 +140,7 @@ def test_rows_of_an_evaluation_set_are_taken_out_and_reported(built, evaluation,
     assert "**No check was made.**" in (tmp_path / "README.md").read_text()
 
 
-def test_a_second_build_is_equal_to_the_byte_and_so_is_one_that_was_interrupted(
-    built, mirror, evaluation, tmp_path, monkeypatch
-):
+def test_a_build_that_was_interrupted_is_equal_to_the_byte(built, mirror, evaluation, tmp_path, monkeypatch):
     """Nothing is written before all rows are read, and the manifest comes last."""
     folder = tmp_path / "out"
 
@@ -241,9 +239,6 @@ def test_what_a_row_says_is_text_on_the_page_and_shared_images_are_counted(tmp_p
     assert "4 of the 4 validation rows" in (tmp_path / "out" / "README.md").read_text()
     page = (tmp_path / "out" / "mixture.html").read_text()
     assert ("<script" in page, "&lt;script&gt;" in page) == (False, True)
-
-
-# ------------------------------------------------------------------------------------------------------- the rows
 
 
 def test_what_the_user_says_and_the_name_of_a_row():

@@ -19,6 +19,10 @@ LINES = "Line a is parallel to line b. If angle 1 measures 32°, what is the deg
 ANGLES = f"{GEO_170K}{LINES}\nChoices:\nA: 32°\nB: 68°\nC: 58°\nD: 34°"
 ANGLE = Question(LINES, ["32°", "68°", "58°", "34°"], "C", "choice")
 CHORD = "As shown in the figure, chord DE ∥ OA, if the degree of ∠D is 50.0, then the degree of ∠C is ()"
+CHORD = Question(CHORD, ["25°", "30°"], "A", "choice")
+INTEGER = (
+    "<image>\nHint: Please answer the question requiring an integer answer and provide the final value, e.g., 1, "
+)
 MYRA = "If Myra wants to buy one of each item on the list, how much will it cost in total?"
 GEO_3K = "<image>Answer the mathemtical geometry problem and directly provide the correct option letter."
 KITE = Question("Find the area of the kite.", ["40", "70", "110", "220"], "C", "choice")
@@ -29,6 +33,8 @@ BRACKETS = f"{GIVE_OUT}\nChoices:\nA) Oxygen\nB) Carbon dioxide\nC) Nitrogen\nD)
 BALLS = "Subtract all balls. How many objects are left?"
 COST = Question(MYRA, None, "$38.51", "number")
 GREEN = "Is Green the minimum?"
+SIX_OR_FOUR = Question("How many?", ["6.", "4."], "B", "choice")
+LEFT = Question("Which?", ["the one by B: left", "other"], "B", "choice")
 FIND = r"Find $m\angle H$"
 KINDS = {"choice", "number", "expression", "text", "yes_no"}
 
@@ -60,17 +66,8 @@ ROWS = [  # a question, a reply, and what is read
     (f"{HINT}final answer at the end.\nQuestion: {MYRA}", "The answer is $38.51", COST),
     (f"{HINT}final answer at the end.\nQuestion: Which?", "The answer is Cyan is more than 1:1", "unmatchable"),
     (f"{OPTION}{FIND}\nChoices:\n(A) 97\n(B) 102", "The answer is B", Question(FIND, ["97", "102"], "B", "choice")),
-    (
-        f"{OPTION}{CHORD}\nChoices:\n(A) 25°\n(B) 30°",
-        "The answer is A",
-        Question(CHORD, ["25°", "30°"], "A", "choice"),
-    ),
-    (
-        "<image>\nHint: Please answer the question requiring an integer answer and provide the final value, e.g., 1, "
-        "2, 3, at the end.\nQuestion: How many cubes are left?",
-        "The answer is 2.5",
-        "other_kind",
-    ),
+    (f"{OPTION}{CHORD.text}\nChoices:\n(A) 25°\n(B) 30°", "The answer is A", CHORD),
+    (f"{INTEGER}2, 3, at the end.\nQuestion: How many cubes are left?", "The answer is 2.5", "other_kind"),
     # CLEVR-Math: a bare question, and prose; figureqa of the Cauldron
     (f"<image>\n{BALLS}", "The answer is 3", Question(BALLS, None, "3", "number")),
     (f"<image>\n{BALLS}", "There are 5 objects left.", Question(BALLS, None, "5", "number")),
@@ -82,11 +79,7 @@ ROWS = [  # a question, a reply, and what is read
     (f"<image>\n{GIVE_OUT}\n{LETTERED}Answer with the option's letter from the given choices directly.", "B", GASES),
     (BRACKETS, "B) Carbon dioxide", GASES),
     (BRACKETS, "Carbon dioxide.", GASES),
-    (
-        "Question: How many?\nChoices:\nA. 6.\nB. 4.\nAnswer with the letter.",
-        "Answer: B",
-        Question("How many?", ["6.", "4."], "B", "choice"),
-    ),
+    ("Question: How many?\nChoices:\nA. 6.\nB. 4.\nAnswer with the letter.", "Answer: B", SIX_OR_FOUR),
     # tabmwp of the Cauldron: the worked solution; several numbers, or none, in the last sentence
     (f"<image>\n{MYRA}", "Add.\n$12.30 + $26.21 = $38.51\nMyra needs $38.51.", COST),
     (f"<image>\n{MYRA}", "Subtract.\n$12.30 - $2.30 is $10 for 2 items.", "no_answer"),
@@ -94,21 +87,14 @@ ROWS = [  # a question, a reply, and what is read
     ("<image>\nWhich kite did Myra like most?", "Find the greatest number.\nShe gave it 7 points.", "other_kind"),
     ("<image>\nHow many?", "4 + 3 = 7\n#### 7", Question("How many?", None, "7", "number")),  # GSM8K's mark
     ("<image>\nFind x.", r"The answer is 2\sqrt{3}", Question("Find x.", None, r"2\sqrt{3}", "expression")),
-    *(
-        ("<image>\nFind x.", reply, "no_answer")
-        for reply in (r"It is 5\sqrt{3} cm long.", r"It is 2 \pi cm long.", "")
-    ),
+    *(("<image>\nFind x.", reply, "no_answer") for reply in (r"It is 5\sqrt{3} cm long.", r"It is 2 \pi cm.", "")),
     *(("<image>\nWhich one?", f"The answer is {letter}", "not_verifiable") for letter in ("B", "B) 12")),
     ("Which?\nChoices:\n(A) 1\n(B) 2", "The answer is D", "no_answer"),
     ("Which?\nChoices:\n(A) one\n(B) two", "Answer: B. one", "contradiction"),
     ("Which?\nChoices:\n(A) one\n(B) two", "The answer is A or B", "no_answer"),
     *((text, "A", "no_question") for text in ("<image>\nAnswer yes or no.", "<image>\nChoices:\n(A) 1\n(B) 2")),
     *((text, "one", "no_question") for text in ("Which?\nChoices: one, two", "Which?\nChoices:\n(A)\n(B) 2\n(C) 3")),
-    (
-        "Which?\nChoices:\nA: the one by B: left\nB: other",
-        "B",
-        Question("Which?", ["the one by B: left", "other"], "B", "choice"),
-    ),
+    ("Which?\nChoices:\nA: the one by B: left\nB: other", "B", LEFT),
 ]
 OPEN = [
     *(("So the total is 1,200.", "1,200"), ("The share is 45%.", "45%"), ("The answer is 5 thousand.", "5 thousand")),
@@ -165,10 +151,9 @@ def test_instructions_are_taken_off_and_copies_of_a_question_are_the_same_whatev
     reason_first = "Please first conduct reasoning, and then answer the question and provide the final value, e.g., 1"
     assert without_instructions(f"{reason_first}, 2.5, 300, at the end.\nQuestion: How tall?") == "How tall?"
     assert split_question("x " * 20_000) is None
-    one = normalised_question("Find  $m\\angle H$,  in DEGREES.")
-    assert (
-        one == normalised_question("find m angle h in degrees") != normalised_question("Find $m\\angle K$ in degrees")
-    )
+    texts = ("Find  $m\\angle H$,  in DEGREES.", "find m angle h in degrees", "Find $m\\angle K$ in degrees")
+    one, same, other = map(normalised_question, texts)
+    assert one == same != other
 
 
 TURNS = [
@@ -206,13 +191,8 @@ CHARTS = [
     ({"query": "How many bars are there?", "label": ["Yes"]}, "other_kind"),
     ({"label": ["Share of people who think that it is good"]}, "unmatchable"),
 ]
-SCIENCE = {
-    "question": "Which is it?",
-    "choices": ["a lichen", "a bilberry"],
-    "answer": 1,
-    "hint": "Look.",
-    "solution": "",
-}
+SCIENCE = {"question": "Which is it?", "choices": ["a lichen", "a bilberry"], "answer": 1, "hint": "Look."}
+SCIENCE["solution"] = ""
 SCIENCES = [
     *(({}, "B"), ({"answer": 2}, "no_answer"), ({"answer": None}, "no_answer"), ({"question": None}, "no_question")),
     *(({"choices": choices, "answer": 0}, "not_verifiable") for choices in (["one"], ["same", "same"])),

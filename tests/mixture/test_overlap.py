@@ -16,8 +16,6 @@ from trl_vade.errors import ConfigurationError
 
 TEXT = Value("string")
 QUESTION = "How many bars are taller than the green one?"
-
-
 CHOICES = ["two", "three"]
 
 

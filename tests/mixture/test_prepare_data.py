@@ -50,9 +50,8 @@ def test_the_whole_mixture_has_9471_rows_and_a_card_with_the_command_and_the_cou
 
 
 def process(code):
-    return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=100, cwd=SCRIPTS.parent
-    )
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=SCRIPTS.parent)
 
 
 def test_the_dry_run_shows_every_source_and_loads_nothing(capsys):
@@ -66,12 +65,8 @@ def test_the_dry_run_shows_every_source_and_loads_nothing(capsys):
     for source in SOURCES.values():
         assert any(source.name in line and f"{source.count:,}" in line for line in table)
         assert f"{source.repo} ({source.licence}), revision {source.revision}" in run.stdout
-    for part in (
-        "9,471 rows: math 5,670, chart 2,476, science 1,325",
-        "train 8,524, validation 947",
-        "4.9 GB of files",
-    ):
-        assert part in run.stdout
+    parts = ("9,471 rows: math 5,670, chart 2,476, science 1,325", "train 8,524, validation 947", "4.9 GB of files")
+    assert [part for part in parts if part not in run.stdout] == []
     script.main(["--dry_run", "--sources", "geos", "tabmwp", "geos"])
     shown = capsys.readouterr().out
     assert "717 rows: math 498, chart 219" in shown
@@ -89,15 +84,8 @@ def test_some_sources_with_another_instruction(mirror, tmp_path, capsys, cache):
     assert row["prompt"][0]["content"].endswith("how much will it cost in total?\n\nBe brief.")
     assert "--sources tabmwp --instruction 'Be brief.'" in (tmp_path / "README.md").read_text()
     (tmp_path / "bench").mkdir()
-    flags = [
-        "--mirror",
-        "copies",
-        "--output_dir",
-        "out",
-        "--evaluation_data",
-        str(tmp_path / "bench"),
-        "--allow_fewer",
-    ]
+    flags = ["--mirror", "copies", "--output_dir", "out", "--evaluation_data", str(tmp_path / "bench")]
+    flags += ["--allow_fewer"]
     assert script.command(script.parse(flags)) == (  # without a folder of this machine
         "python scripts/prepare_data.py --seed 0 --allow_fewer --evaluation_data bench --overlap_min_words 6"
     )

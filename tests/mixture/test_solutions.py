@@ -22,7 +22,6 @@ NUMBERS = [
     ("How many eggs are there?", "It takes 3 dozen eggs.", None),
     ("How long is it?", r"It is 5\sqrt{3} cm.", None),
 ]
-
 OTHERS = [
     # A number beside what is asked for is not the answer.
     ("On which day did Ada sell the most kites?", "Sunday is best. She sold 79.", None),

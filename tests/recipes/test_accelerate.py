@@ -16,13 +16,6 @@ def load(name):
     return load_config_from_file(str(ACCELERATE / f"{name}.yaml"))
 
 
-def environment_of(name, *flags):
-    """What a process is told by `accelerate launch` with the configuration and these flags."""
-    command = ["--config_file", str(ACCELERATE / f"{name}.yaml"), *flags, "train.py"]
-    arguments, *_ = _validate_launch_command(launch_command_parser().parse_args(command))
-    return arguments, prepare_multi_gpu_env(arguments)
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_every_setting_is_one_that_the_launcher_knows_and_computes_in_bf16(name):
     """accelerate 1.15 takes an unknown key of a section without a word."""
@@ -40,11 +33,8 @@ def test_fsdp2_shards_each_block_and_saves_whole_checkpoints():
     configuration = load("fsdp2")
     assert configuration.distributed_type == DistributedType.FSDP
     expected = {
-        "fsdp_version": 2,
-        "fsdp_reshard_after_forward": True,
-        "fsdp_state_dict_type": "FULL_STATE_DICT",
-        "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
-        "fsdp_offload_params": False,
+        **{"fsdp_version": 2, "fsdp_reshard_after_forward": True, "fsdp_state_dict_type": "FULL_STATE_DICT"},
+        **{"fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP", "fsdp_offload_params": False},
         # With `true` transformers before 5.18 gives a reference model of zeros to all but one process.
         "fsdp_cpu_ram_efficient_loading": False,
     }
@@ -69,15 +59,9 @@ def test_deepspeed_offloads_nothing_and_leaves_accumulation_and_clipping_to_the_
 
 def test_several_machines_take_their_rank_and_the_main_address_from_the_launcher():
     flags = ["--machine_rank", "2", "--num_machines", "3", "--num_processes", "12", "--main_process_ip", "node-2"]
-    arguments, environment = environment_of("fsdp2_multi_node", *flags)
+    command = ["--config_file", str(ACCELERATE / "fsdp2_multi_node.yaml"), *flags, "train.py"]
+    arguments, *_ = _validate_launch_command(launch_command_parser().parse_args(command))
+    environment = prepare_multi_gpu_env(arguments)
     assert (arguments.nnodes, arguments.nproc_per_node, arguments.node_rank) == ("3", "4", 2)
     assert (arguments.rdzv_backend, arguments.rdzv_endpoint) == ("static", "node-2:29500")
     assert environment["FSDP_VERSION"] == "2"
-
-
-def test_the_launched_processes_are_told_what_fsdp2_yaml_says():
-    arguments, environment = environment_of("fsdp2", "--main_process_port", "0", "--num_processes", "2")
-    assert arguments.num_processes == 2
-    told = {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2", "FSDP_STATE_DICT_TYPE": "FULL_STATE_DICT"}
-    told |= {"ACCELERATE_MIXED_PRECISION": "bf16"}
-    assert {key: environment[key] for key in told} == told

@@ -20,7 +20,6 @@ from trl_vade.trainer.presets import setting
 
 SIZES, ALGORITHMS, ARMS = ("3b", "7b"), ("grpo", "gspo"), ("vade", "vanilla")
 NAMES = [f"qwen2_5_vl_{size}_{algorithm}_{arm}" for size in SIZES for algorithm in ALGORITHMS for arm in ARMS]
-
 ADAPTERS = ["qwen3_vl_2b_lora_vade", "qwen3_vl_4b_lora_vade"]
 
 
@@ -72,18 +71,10 @@ def test_the_papers_table_is_followed_on_four_processes(name, parsed):
     assert (plan.completions_per_update, plan.updates_per_generation_batch, plan.epochs) == (1024, 4, 15)
     assert args.save_steps % plan.updates_per_generation_batch == 0  # checkpoints fall between generation batches
     expected = {
-        "num_generations": 8,
-        "max_completion_length": 2048,
-        "learning_rate": 1e-6,
-        "beta": 0.01,
-        "vllm_tensor_parallel_size": 2,
-        "use_vllm": True,
-        "vllm_max_model_length": 8192 + 2048,
-        "vade_max_prompt_length": 8192,
+        **{"num_generations": 8, "max_completion_length": 2048, "learning_rate": 1e-6, "beta": 0.01, "use_vllm": True},
+        **{"vllm_tensor_parallel_size": 2, "vllm_max_model_length": 8192 + 2048, "vade_max_prompt_length": 8192},
         "dataset_name": command.parse([]).output_dir,  # as prepare_data makes it
-        "dataset_test_split": "validation",
-        "reward_weights": [0.9, 0.1],
-        "vade_success_reward": "accuracy_reward",
+        **{"dataset_test_split": "validation", "reward_weights": [0.9, 0.1], "vade_success_reward": "accuracy_reward"},
     }
     if "gspo" in name:
         expected |= {"importance_sampling_level": "sequence", "epsilon": 3e-4, "epsilon_high": 4e-4}

@@ -19,7 +19,6 @@ VQA = [{"answer": "net", "answer_confidence": "yes"}, {"answer": "a net", "answe
 SQUAD = {"text": ["Denver", "Denver Broncos"], "answer_start": [177, 177]}
 LABELLED, NUMBER = [{"label": "A", "text": one} for one in FOUR], ClassLabel(names=["number"])
 JSON, PYTHON = '["oak", "\\u00e9lm", null]', "['oak', 'elm']"
-
 MISREAD = {  # columns, features that are not inferred, right and wrong answers, words of the message
     "classes": ({"answer": [1, 0, None, -1]}, {"answer": PETS}, ["dog", "cat"], ["1", "0"], "ClassLabel"),
     "in lists": ({"answer": [[1], [0], None]}, {"answer": List(PETS)}, ["dog", "cat"], ["1", "0"], "numbers"),
@@ -71,17 +70,10 @@ def test_what_is_read_right_is_not_refused_and_a_transform_and_a_stream_are_look
     rows = Dataset.from_dict(classes, features=Features({"answer": LETTERS, "choices": List(TEXT)}))
     refuse_rows(accuracy_reward, rows)
     assert [accuracy_reward([said], **rows[:]) for said in "BA"] == [[1.0], [0.0]]
-    for answer, choices in (
-        ("2", ["1", "2"]),
-        ("2", [1, 2]),
-        ("2", ["two", "six"]),
-        ("9", FOUR),
-        ("B", None),
-        (1, FOUR),
-    ):
+    for answer, choices in (("2", ["1", "2"]), ("2", [1, 2]), ("2", ["two", "six"]), ("9", FOUR), ("B", None)):
         refuse_rows(accuracy_reward, Dataset.from_dict({"answer": [answer], "choices": [choices]}))
     numbers = {"answer": ["2", "2", ""], "choices": [FOUR, None, FOUR], "answer_type": ["number", None, "text"]}
-    refuse_rows(accuracy_reward, Dataset.from_dict(numbers))
+    refuse_rows(accuracy_reward, Dataset.from_dict(numbers), Dataset.from_dict({"answer": [1], "choices": [FOUR]}))
     wrong = Dataset.from_dict({"answer": [VQA], "choices": ["oak"]})
     refuse_rows(accuracy_reward, wrong.with_transform(dict), wrong.to_iterable_dataset(), [{"answer": VQA}])
 

@@ -17,15 +17,9 @@ from trl_vade.rewards.expression_worker import as_latex
 from trl_vade.rewards.expressions import JUDGE, WORKERS, ExpressionJudge, Worker, equal_expressions
 
 
-@pytest.fixture
-def judge():
-    """The one of this process: each worker imports sympy, and one will do for all tests."""
-    return JUDGE
-
-
-def test_equal_expressions_are_equal_in_latex_and_plain_notation_and_others_are_not(judge):
-    assert judge.are_equal("x^2-1", "(x-1)(x+1)")
-    assert not judge.are_equal(r"\sqrt{12}", r"3\sqrt{2}")
+def test_equal_expressions_are_equal_in_latex_and_plain_notation_and_others_are_not():
+    assert JUDGE.are_equal("x^2-1", "(x-1)(x+1)")
+    assert not JUDGE.are_equal(r"\sqrt{12}", r"3\sqrt{2}")
     plain = {"2*sqrt(3)": r"\sqrt{12}", "2\u221a3": r"2\sqrt{3}", "pi/2": r"\frac{\pi}{2}", "3\u03c0": r"3\pi"}
     for written, latex in {**plain, "x**2": "x^2", "sin(x)": r"\sin(x)"}.items():
         assert equal_expressions(latex, written), written
@@ -41,9 +35,7 @@ def worker(before, questions=""):
     return done.stdout
 
 
-def test_a_worker_that_starts_with_much_memory_compares_and_one_whose_limits_are_too_narrow_says_so(
-    monkeypatch, tmp_path
-):
+def test_a_worker_with_much_memory_compares_and_one_with_too_little_says_so(monkeypatch, tmp_path):
     """Allocators that are preloaded map gigabytes before anything runs."""
     assert worker("import mmap; kept = mmap.mmap(-1, 3 << 30)", '["x+1", "1+x"]\n') == "ready\ntrue\n"
     assert "not found equal" in worker("worker.are_equal = lambda *pair: False")
@@ -61,17 +53,17 @@ def test_a_file_of_the_working_directory_stands_for_no_module(tmp_path):
     assert done.stdout == "True\n", done.stderr
 
 
-def test_a_worker_that_answers_no_more_is_ended_by_the_clock_and_said(judge, monkeypatch, caplog):
-    assert judge.are_equal("x+1", "1+x")
+def test_a_worker_that_answers_no_more_is_ended_by_the_clock_and_said(monkeypatch, caplog):
+    assert JUDGE.are_equal("x+1", "1+x")
     monkeypatch.setattr("trl_vade.rewards.expressions.ANSWER_SECONDS", 0.3)
-    monkeypatch.setattr(judge, "ended", 0)
-    for stopped in judge._idle:
+    monkeypatch.setattr(JUDGE, "ended", 0)
+    for stopped in JUDGE._idle:
         os.kill(stopped.process.pid, signal.SIGSTOP)
-    assert judge.are_equal("x+3", "3+x") is False
-    assert judge.ended == 1
+    assert JUDGE.are_equal("x+3", "3+x") is False
+    assert JUDGE.ended == 1
     assert "3+x" in caplog.text
     monkeypatch.undo()
-    judge.close()
+    JUDGE.close()
 
 
 @pytest.mark.slow
@@ -86,44 +78,44 @@ def test_a_worker_whose_run_was_killed_ends_without_a_word():
 
 
 @pytest.mark.parametrize("hostile", ["9^{9^{9^{9}}}", slow("10^{10^{10}}")])
-def test_what_would_not_end_is_ended_and_the_next_question_is_answered(judge, hostile):
-    before = judge.ended
-    assert not judge.are_equal("x+1", hostile)
-    assert judge.ended == before + 1
-    assert judge.are_equal("x+1", "1+x")
+def test_what_would_not_end_is_ended_and_the_next_question_is_answered(hostile):
+    before = JUDGE.ended
+    assert not JUDGE.are_equal("x+1", hostile)
+    assert JUDGE.ended == before + 1
+    assert JUDGE.are_equal("x+1", "1+x")
 
 
 @pytest.mark.parametrize("deep", [(), slow(("(" * 300, "{" * 300))])
-def test_what_the_parser_cannot_read_is_not_equal_and_keeps_questions_apart(judge, deep):
+def test_what_the_parser_cannot_read_is_not_equal_and_keeps_questions_apart(deep):
     for broken in ("\\frac{1}{" * 50, "\\left(", "\x00", "\\unknown{x}", 'x\n["1", "1"]\n', *deep):
-        assert not judge.are_equal("x+1", broken)
-        assert judge.are_equal("x+1", "1+x")
+        assert not JUDGE.are_equal("x+1", broken)
+        assert JUDGE.are_equal("x+1", "1+x")
 
 
-def test_text_is_never_evaluated(tmp_path, judge):
+def test_text_is_never_evaluated(tmp_path):
     """sympy's `parse_expr` is `eval`; nothing that a policy writes may get there."""
     path = tmp_path / "written"
     for attack in [f"__import__('pathlib').Path('{path}').touch()", f"exec(\"open('{path}','w')\")"]:
-        judge.are_equal("1+x", attack)
+        JUDGE.are_equal("1+x", attack)
     assert not path.exists()
 
 
 @pytest.mark.slow
-def test_threads_ask_side_by_side_and_get_their_own_answers(judge):
+def test_threads_ask_side_by_side_and_get_their_own_answers():
     pairs = [(f"x+{i}", f"{i}+x") for i in range(20)] + [(f"x+{i}", f"{i}-x") for i in range(20)]
     with ThreadPoolExecutor(len(pairs)) as threads:
-        verdicts = list(threads.map(lambda pair: judge.are_equal(*pair), pairs))
+        verdicts = list(threads.map(lambda pair: JUDGE.are_equal(*pair), pairs))
     assert verdicts == [True] * 20 + [False] * 20
-    assert 1 <= len(judge._idle) <= WORKERS
+    assert 1 <= len(JUDGE._idle) <= WORKERS
 
 
-def test_a_worker_that_was_killed_is_replaced_and_one_that_is_killed_again_is_an_error(judge, monkeypatch):
+def test_a_worker_that_was_killed_is_replaced_and_one_that_is_killed_again_is_an_error(monkeypatch):
     """The kernel ends processes where memory is short; the training run goes on."""
-    assert judge.are_equal("x+1", "1+x")
-    for idle in judge._idle:
+    assert JUDGE.are_equal("x+1", "1+x")
+    for idle in JUDGE._idle:
         idle.process.kill()
         idle.process.wait()
-    assert judge.are_equal("x+2", "2+x")
+    assert JUDGE.are_equal("x+2", "2+x")
 
     def killed():
         started = Worker()
@@ -132,9 +124,9 @@ def test_a_worker_that_was_killed_is_replaced_and_one_that_is_killed_again_is_an
         return started
 
     monkeypatch.setattr("trl_vade.rewards.expressions.Worker", killed)
-    monkeypatch.setattr(judge, "_idle", [])
+    monkeypatch.setattr(JUDGE, "_idle", [])
     with refused(RuntimeError, names=["twice", "x+2"]):
-        judge.are_equal("x+2", "2+x")
+        JUDGE.are_equal("x+2", "2+x")
 
 
 @pytest.mark.slow

@@ -2,10 +2,8 @@
 
 import numpy as np
 import pytest
-from datasets import Dataset
 
 from tests.support.refusals import refused
-from tests.support.runs import logged
 from trl_vade.errors import ConfigurationError
 from trl_vade.rewards.functions import accuracy_reward, format_reward, relaxed_accuracy_reward
 
@@ -66,27 +64,3 @@ def test_trls_table_of_completions_shows_what_was_read_and_other_columns_do_no_h
     accuracy_reward([RIGHT, "<answer>4"], ["42", "7"], log_extra=table.__setitem__, **columns)
     assert table == {"reference": ["42", "7"], "answer_read": ["42", ""]}
     assert format_reward([RIGHT], answer=["42"], **columns) == [1.0]
-
-
-def test_success_is_accuracy_and_never_the_weighted_sum(text_model_path, make_args):
-    """Format, as it is here, is always met: were the sum the signal, each group would be right for 0.1 of it."""
-    from trl_vade import VADEGRPOTrainer
-
-    def always_in_form(completions, **columns):
-        return [1.0] * len(completions)
-
-    args = make_args(
-        reward_weights=[0.9, 0.1], vade_success_reward="accuracy_reward", vade_success_threshold=0.05, max_steps=4
-    )
-    # What the tiny text model says at random is a digit now and then.
-    prompt = [{"role": "user", "content": "say a digit"}]
-    rows = Dataset.from_list([{"prompt": prompt, "id": str(i), "answer": str(i % 10)} for i in range(24)])
-    trainer = VADEGRPOTrainer(text_model_path, [accuracy_reward, always_in_form], args, rows)
-    trainer.train()
-    assert len(trainer._logs["extra"]["answer_read"]) == len(trainer._logs["completion"])
-    accuracy = logged(trainer, "rewards/accuracy_reward/mean")
-    assert logged(trainer, "vade/selected_pass_rate") == pytest.approx(accuracy)
-    assert logged(trainer, "reward") == pytest.approx([0.9 * mean + 0.1 for mean in accuracy])
-    assert 0.0 < max(accuracy) < 1.0
-    alpha, beta = trainer.selection.sampler.posterior.counts()
-    assert alpha.sum() < beta.sum()

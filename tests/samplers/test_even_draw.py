@@ -36,17 +36,6 @@ def test_spreads_have_their_own_chance_of_a_gradient():
     assert even_draw_ratio(posterior, G, spreads=True) < even_draw_ratio(posterior, G)
 
 
-def test_a_fit_worked_out_by_hand():
-    """40 rows of 8 trials, ten each of 0, 2, 6 and 8 successes: m = 1/2, and rho solves the equation of moments.
-
-    The weighted squares are 20 x 8 x (1/4 + 1/16) = 50, over m (1 - m) = 200. V - 1 = 39, and
-    sum n - sum n^2 / sum n - 39 = 320 - 8 - 39 = 273, so rho = 161 / 273 and a + b = 273 / 161 - 1 = 0.6957.
-    """
-    alpha = np.repeat([0.0, 2.0, 6.0, 8.0], 10)
-    a, b = fit_prior(alpha, 8.0 - alpha)
-    assert a == pytest.approx(b) == pytest.approx((273 / 161 - 1) / 2)
-
-
 def test_it_finds_the_distribution_that_pass_rates_were_drawn_from():
     for a, b in [(0.6, 0.9), (2.0, 1.0), (1.0, 4.0)]:
         rng = np.random.default_rng(0)

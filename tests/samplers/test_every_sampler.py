@@ -45,19 +45,16 @@ WITHOUT_LABELS = [name for name in SAMPLERS if name != "resting, strata" and "pr
 every_sampler = pytest.mark.parametrize("make", SAMPLERS.values(), ids=SAMPLERS)
 
 
-# ---------------------------------------------------------------------------------------------------------- draws
-
-
 @every_sampler
 def test_it_is_a_prompt_sampler_with_figures_to_log(make):
     sampler = make(5)
     assert isinstance(sampler, PromptSampler)
+    assert sampler.metrics() == {"coverage": 0.0, "mean_pass_rate": 0.5}
     assert str(inspect.signature(sampler.draw)).startswith("(k: int, *, exclude: ")
     sampler.observe([0, 2, 3], [8, 0, 0], [8, 8, 0])  # row 3 got no score
     figures = sampler.metrics()
     assert all(type(value) is float for value in figures.values())
-    assert figures["coverage"] == 2 / 5
-    assert 0 < figures["mean_pass_rate"] < 1
+    assert figures == {"coverage": 2 / 5, "mean_pass_rate": pytest.approx(0.5)}  # of 9/10, 1/10 and thrice 1/2
     sampler.observe([], [], [])
     sampler.observe([3], [0], [0])
     assert sampler.posterior.step == 3  # a step without a score is a step
@@ -128,12 +125,6 @@ def test_a_draw_depends_on_the_seed_the_draw_number_and_the_state_alone(name):
     assert [bits(draw) for draw in draws] == [bits(again.draw(10)) for _ in range(3)]
     chosen = {tuple(draw.sample_index.tolist()) for draw in (*draws, other.draw(10))}
     assert len(chosen) == (1 if name == "greedy" else 4)  # without chance
-
-
-# ------------------------------------------------------------------------------------------------------- outcomes
-
-
-# ---------------------------------------------------------------------------------------------------------- state
 
 
 @every_sampler

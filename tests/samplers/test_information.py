@@ -38,18 +38,11 @@ def ratio_of(alpha, beta, num_generations):
     return mixed_group_probability(np.array(alpha) + 1.0, np.array(beta) + 1.0, num_generations)
 
 
-def test_expected_ratios_worked_by_hand():
-    # Beta(1, 1), G = 2: E[2 p (1 - p)] = 2 (1/2 - 1/3) = 1/3; G = 8: 1 - 2/9 = 7/9
-    assert ratio_of([0.0], [0.0], 2) == pytest.approx([1 / 3], rel=1e-15)
-    assert ratio_of([0.0], [0.0], 8) == pytest.approx([7 / 9], rel=1e-15)
-    # Beta(2, 1), G = 2: E[p^2] = 2/3 * 3/4 = 1/2, E[(1 - p)^2] = 1/3 * 2/4 = 1/6, so 1/3
-    assert ratio_of([1.0], [0.0], 2) == pytest.approx([1 / 3], rel=1e-15)
-
-
 def test_the_expected_ratio_is_exact_from_no_counts_to_a_million():
     counts = [0, 1, 7, 1000, 10**6]
     for alpha, beta, g in itertools.product(counts, counts, [2, 3, 8, 16, 64]):
         assert ratio_of([alpha], [beta], g) == pytest.approx([exact_ratio(alpha, beta, g)], rel=1e-13, abs=0)
+        assert 0 <= ratio_of([alpha], [beta], 1) < 1e-15
 
 
 def test_the_expected_ratio_is_the_integral_it_stands_for():
@@ -57,8 +50,3 @@ def test_the_expected_ratio_is_the_integral_it_stands_for():
         density = scipy.stats.beta(alpha + 1, beta + 1).pdf
         integral, _ = quad(lambda p, density=density: (1 - p**8 - (1 - p) ** 8) * density(p), 0, 1, epsabs=1e-13)
         assert ratio_of([alpha], [beta], 8) == pytest.approx([integral], rel=1e-9)
-
-
-def test_a_single_completion_never_has_a_gradient():
-    ratios = ratio_of(np.arange(5.0), np.arange(5.0)[::-1], 1)
-    assert ((ratios >= 0) & (ratios < 1e-15)).all()

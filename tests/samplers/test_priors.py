@@ -11,9 +11,8 @@ from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError
 from trl_vade.samplers import BetaPosterior, ThompsonSampler
 from trl_vade.samplers import priors as module
-from trl_vade.samplers.priors import FLAT, RIDGE, WIDTH, more_errors, prompt_prior, prompt_words
+from trl_vade.samplers.priors import FLAT, RIDGE, WIDTH, prompt_prior, prompt_words
 
-few = settings(deadline=None, derandomize=True, max_examples=30)
 VOCABULARY = [f"word{number}" for number in range(40)]
 
 
@@ -36,9 +35,6 @@ def observed(words, seed, size=None, trials=8):
     return posterior, rates
 
 
-# ----------------------------------------------------------------------------------------------------- the words
-
-
 def test_a_text_has_the_features_of_its_words_that_eight_texts_have():
     texts = ["What is 12 + 3?"] * 7 + ["What is 12 + 4?"]
     hashed = sorted({zlib.crc32(word) % WIDTH for word in (b"what", b"is", b"12")})
@@ -56,10 +52,7 @@ def test_case_order_and_repetition_do_not_count(texts):
     assert changed.tolist() == prompt_words(map(" ".join, words)).tolist()
 
 
-# ------------------------------------------------------------------------------------------------------- the fit
-
-
-@few
+@settings(max_examples=30)
 @given(seed=st.integers(0, 999), trials=st.sampled_from([1, 8, 2**20]))
 def test_the_weights_maximise_the_penalised_likelihood(seed, trials):
     """Written out row by row: the slope of a concave function is 0 at its maximum."""
@@ -99,12 +92,6 @@ def test_its_strength_is_how_right_it_was_about_rows_before_they_were_seen(succe
     assert np.add(*sampler.prior())[300] == pytest.approx(before)
 
 
-def test_two_errors_worked_out_by_hand():
-    """At m = 1/2, 4 of 8 has no error and 8 of 8 has 8 (1/4) / (1/4) = 8; both less 1, with room 7 each."""
-    excess, room = more_errors((1.0, 2.0), np.full(2, 0.5), np.array([4.0, 8.0]), np.full(2, 8.0))
-    assert (excess, room) == (pytest.approx(256 / 258 + 6), pytest.approx(2 * 256 / 258 + 14))
-
-
 @pytest.mark.parametrize(("most", "knows_old"), [(40, False), (100, True)])
 def test_a_fit_to_many_rows_takes_those_that_were_chosen_last(monkeypatch, most, knows_old):
     monkeypatch.setattr(module, "MOST_ROWS", most)
@@ -116,9 +103,6 @@ def test_a_fit_to_many_rows_takes_those_that_were_chosen_last(monkeypatch, most,
     old, new = (a / (a + b))[[55, 110]]
     assert new < 0.1
     assert (old > 0.9) == knows_old
-
-
-# --------------------------------------------------------------------------------------------------- the sampler
 
 
 def test_the_fit_is_made_once_for_each_change_of_the_counts(monkeypatch):

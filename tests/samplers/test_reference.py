@@ -19,18 +19,12 @@ from trl_vade.trainer.selection_choice import make_sampler
 def test_the_sampler_that_a_run_gets_draws_the_rows_of_the_reference(preset, num_rows):
     rules, k, seed = PRESETS[preset], 8, num_rows
     texts = [f"count {row % 7} things of kind {row % 3} number {row}" for row in range(num_rows)]
-    reference = Reference(
-        num_rows,
-        seed,
-        rest=round(rules["cooldown"] * num_rows / k),
-        epoch=round(num_rows / k) if rules["even_rest"] else 0,
-        texts=texts if rules["prior"] == "prompts" else None,
-        symmetric=rules["information_gain"] == "symmetric",
-        greedy=preset == "paper_greedy",
-        by_signal=rules["signal_aware_decay"],
-        sampled=rules["decay_sampled"],
-        others=rules["decay_unsampled"],
-    )
+    rests = {"rest": round(rules["cooldown"] * num_rows / k), "epoch": rules["even_rest"] * round(num_rows / k)}
+    gain = {"symmetric": rules["information_gain"] == "symmetric", "greedy": preset == "paper_greedy"}
+    decays = {"sampled": rules["decay_sampled"], "others": rules["decay_unsampled"]}
+    known = texts if rules["prior"] == "prompts" else None
+    by_signal = rules["signal_aware_decay"]
+    reference = Reference(num_rows, seed, texts=known, by_signal=by_signal, **rests, **gain, **decays)
     args = SimpleNamespace(**VADE_DEFAULTS | {"vade_preset": preset, "seed": seed, "num_generations": 8})
 
     def new_sampler():

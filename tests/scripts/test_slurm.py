@@ -18,7 +18,7 @@ STAND_INS = {
     "vllm": 'echo "$VLLM_SERVER_DEV_MODE" > "$CALLS/mode"; eval "$SERVER_DOES"',
     "accelerate": 'eval "$TRAINING_DOES"',
 }
-SERVES = 'touch "$CALLS/up"; exec sleep 30'
+SERVES, SHORTLY = (f'touch "$CALLS/up"; exec sleep {seconds}' for seconds in (30, 0.5))
 
 
 @pytest.fixture
@@ -34,25 +34,18 @@ def submit(tmp_path):
         path.chmod(path.stat().st_mode | stat.S_IEXEC)
 
     def run(*arguments, **environment):
-        environment = {
-            "PATH": f"{commands}:{os.environ['PATH']}",
-            "CALLS": str(calls),
-            "SLURM_JOB_NODELIST": "node-[1-2]",
-            "SECONDS_BETWEEN_TRIES": "0.05",
-            "SERVER_DOES": SERVES,
-            "TRAINING_DOES": "true",
-            **environment,
-        }
+        own = {"PATH": f"{commands}:{os.environ['PATH']}", "CALLS": str(calls), "SLURM_JOB_NODELIST": "node-[1-2]"}
+        own |= {"SECONDS_BETWEEN_TRIES": "0.05", "SERVER_DOES": SERVES, "TRAINING_DOES": "true"}
         command = ["bash", str(SCRIPT), *arguments]
-        done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=20)
+        done = subprocess.run(command, env=own | environment, cwd=ROOT, capture_output=True, text=True, timeout=20)
         return done, lambda name: [each.read_text().split("\n")[:-1] for each in calls.glob(f"{name}-*")]
 
     run.calls = calls
     return run
 
 
-def value(call, flag):
-    return call[call.index(flag) + 1]
+def values(call, flags):
+    return {flag: call[call.index(f"--{flag}") + 1] for flag in flags}
 
 
 def test_one_node_serves_and_the_other_trains_on_the_recipes_own_steps(submit):
@@ -60,24 +53,17 @@ def test_one_node_serves_and_the_other_trains_on_the_recipes_own_steps(submit):
     assert done.returncode == 0, done.stderr
     [serve] = calls("vllm")
     assert serve[:2] == ["serve", "Qwen/Qwen2.5-VL-7B-Instruct"]
-    assert value(serve, "--max-model-len") == "10240"
-    assert value(serve, "--tensor-parallel-size") == "4"
-    assert value(serve, "--dtype") == "bfloat16"
-    assert value(serve, "--weight-transfer-config") == '{"backend":"nccl"}'
-    assert value(serve, "--logprobs-mode") == "processed_logprobs"
-    assert value(serve, "--max-logprobs") == "-1"
+    expected = {"max-model-len": "10240", "tensor-parallel-size": "4", "dtype": "bfloat16", "max-logprobs": "-1"}
+    expected |= {"weight-transfer-config": '{"backend":"nccl"}', "logprobs-mode": "processed_logprobs"}
+    assert values(serve, expected) == expected
     assert "--enable-scale-out" in serve
     assert (submit.calls / "mode").read_text() == "1\n"
     [launch] = calls("accelerate")
     assert launch[:3] == ["launch", "--machine_rank", "0"]
-    assert value(launch, "--num_machines") == "1"
-    assert value(launch, "--num_processes") == "4"
-    assert value(launch, "--main_process_ip") == "node-2"
-    assert value(launch, "--vllm_server_host") == "node-1"
-    assert value(launch, "--vllm_mode") == "server"
-    assert value(launch, "--gradient_accumulation_steps") == "64"
-    assert value(launch, "--steps_per_generation") == "256"
-    assert value(launch, "--resume_from_checkpoint") == "auto"
+    expected = {"num_machines": "1", "num_processes": "4", "main_process_ip": "node-2", "vllm_server_host": "node-1"}
+    expected |= {"gradient_accumulation_steps": "64", "steps_per_generation": "256"}
+    expected |= {"vllm_mode": "server", "resume_from_checkpoint": "auto"}
+    assert values(launch, expected) == expected
     assert launch[-2:] == ["--seed", "1"]
     steps = [dict(each.partition("=")[::2] for each in step if each.startswith("--no")) for step in calls("srun")]
     assert sorted((step["--nodes"], step["--nodelist"]) for step in steps) == [("1", "node-1"), ("1", "node-2")]
@@ -88,10 +74,9 @@ def test_more_nodes_keep_the_recipes_update_and_generation_batch(submit):
     done, calls = submit(NODES="5")
     assert done.returncode == 0, done.stderr
     [launch] = calls("accelerate")
-    assert value(launch, "--num_processes") == "16"
-    assert value(launch, "--num_machines") == "4"
-    assert value(launch, "--gradient_accumulation_steps") == "16"
-    assert value(launch, "--steps_per_generation") == "64"
+    expected = {"num_processes": "16", "num_machines": "4"}
+    expected |= {"gradient_accumulation_steps": "16", "steps_per_generation": "64"}
+    assert values(launch, expected) == expected
     assert any("--nodelist=node-2,node-3,node-4,node-5" in step for step in calls("srun"))
 
 
@@ -103,10 +88,7 @@ def test_more_nodes_keep_the_recipes_update_and_generation_batch(submit):
         ({"RECIPE": "trl_vade/recipes/quickstart.yaml"}, "sets no vllm_max_model_length"),
         ({"SERVER_DOES": "exit 3"}, "vLLM ended before it was up"),
         ({"SERVER_DOES": "exec sleep 30", "VLLM_MINUTES_TO_START": "0"}, "not up after 0 minutes"),
-        (
-            {"SERVER_DOES": 'touch "$CALLS/up"; exec sleep 0.5', "TRAINING_DOES": "exec sleep 30"},
-            "vLLM ended while the training was running",
-        ),
+        ({"SERVER_DOES": SHORTLY, "TRAINING_DOES": "exec sleep 30"}, "vLLM ended while the training was running"),
     ],
 )
 def test_what_cannot_work_ends_the_job_and_says_why(submit, environment, says):

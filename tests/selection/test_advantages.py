@@ -12,12 +12,7 @@ from trl_vade.selection.advantages import diva_advantages, posterior_difficulty,
 
 REWARDS = np.array([[[1, 0, 0, 0, 0], [1, 1, 1, 0, 1]], [[0, 0, 0, 0, 0], [0, 1, 0, 0, 0]]], dtype=float)
 DIFFICULTY = np.array([[5.0, 3.0], [9.0, 6.0]])
-GOLDEN = {  # right, wrong
-    (0, 0): (3.3281, -1.4447),
-    (0, 1): (1.4447, -3.3281),
-    (1, 0): (None, -0.2796),
-    (1, 1): (4.7677, -0.9402),
-}
+GOLDEN = {(0, 0): (3.3281, -1.4447), (0, 1): (1.4447, -3.3281), (1, 0): (None, -0.2796), (1, 1): (4.7677, -0.9402)}
 close = {"abs": 1e-4}
 
 

@@ -48,9 +48,6 @@ def test_a_line_of_the_documented_file_holds_the_choice_and_its_outcome_without_
     assert [json.loads(each)["step"] for each in text.splitlines()] == [1, 2]
 
 
-# ------------------------------------------------------------------------------------------------- a run goes on
-
-
 @pytest.fixture
 def written(log):
     """A log of five lines, the position after the third of them, which a checkpoint holds, and its content."""
@@ -132,9 +129,6 @@ def test_the_log_of_another_run_is_set_aside_by_the_first_line_and_a_log_that_is
     log.path.unlink()
     with refused(CheckpointSaveError, names=[log.path], offers=["resume_from_checkpoint='auto'"]):
         append(log, 2)
-
-
-# --------------------------------------------------------------------------------------------------- the replay
 
 
 def test_replaying_the_log_gives_the_posterior_of_the_sampler_at_every_step_bit_for_bit(log):

@@ -51,22 +51,6 @@ def test_what_was_said_last_is_kept_of_the_rows_that_came_last(make_selection, m
     assert selection.said == {2: "b23", 0: "b03", 3: "c33", 4: "c43"}
 
 
-def test_with_or_without_a_prefetch_the_choices_the_posterior_and_the_metrics_are_the_same(make_selection):
-    def play(prefetch):
-        selection, played = make_selection(numbered_rows(9, image=picture), ThompsonSampler(9, seed=5)), []
-        for step in range(8):
-            rows = selection.choose()
-            rewards = np.random.default_rng(step).random((2, 4)).round()
-            metrics, before = score(selection, *rewards), state_digest(selection.sampler)
-            for _ in range(prefetch):
-                selection.prefetch()
-            assert state_digest(selection.sampler) == before
-            played.append((rows, metrics | {"selection_seconds": 0}, before))
-        return played
-
-    assert play(2) == play(0)
-
-
 def test_a_choice_that_was_not_foreseen_is_made_all_the_same(make_selection):
     """As when a callback of the user's tells the sampler something of its own."""
     selection = make_selection(numbered_rows(9, image=picture), ThompsonSampler(9, seed=5, cooldown=9))
@@ -75,9 +59,6 @@ def test_a_choice_that_was_not_foreseen_is_made_all_the_same(make_selection):
     rows = selection.choose()
     assert ids(rows) == [f"row-{row}" for row in selection.in_flight.sample_index for _ in range(4)]
     assert [row["image"].getpixel((0, 0))[0] for row in rows[::4]] == selection.in_flight.sample_index.tolist()
-
-
-# ------------------------------------------------------------------------------------------- rollout initialisation
 
 
 def initialise(selection, rewards_of):
@@ -131,9 +112,6 @@ def test_rows_that_fill_the_last_batch_up_are_added_and_no_rollout_is_thrown_awa
     assert selection.feedback.rollouts == 12
 
 
-# ----------------------------------------------------------------------------------------------------------- metrics
-
-
 def test_the_metrics_of_two_generation_batches_worked_out_by_hand(make_selection):
     selection = make_selection(numbered_rows(4), UniformSampler(4, decay_sampled=0.5, decay_unsampled=1.0))
     selection.choose()
@@ -172,9 +150,6 @@ def test_a_batch_without_any_score_has_unknown_metrics_and_still_counts(make_sel
     assert [metrics[name] for name in ("effective_gradient_ratio", "rollouts", "coverage")] == [0, 8, 0]
     assert selection.sampler.posterior.step == 1
     assert selection.in_flight is None  # until the next choice
-
-
-# ----------------------------------------------------------------------------------------------------------- strata
 
 
 def test_each_stratum_has_its_figures_and_what_is_not_known_is_left_out(make_selection):
@@ -228,9 +203,6 @@ def test_a_figure_that_some_batches_lack_is_averaged_over_those_that_have_it():
     assert to["vade/ratio/b"][2] == 0.5
 
 
-# ----------------------------------------------------------------------------------------------------------- refills
-
-
 def test_a_refill_draws_other_rows_and_is_declined_when_too_few_are_left(make_selection):
     selection = make_selection(sampler=ThompsonSampler(6, seed=1))
     for _ in range(2):  # the next batch may draw all again
@@ -265,12 +237,8 @@ def test_the_metrics_of_a_refilled_batch_and_of_its_strata_are_of_all_its_groups
         selection.refill(len(groups)) if refill else selection.choose()
         drawn += selection.in_flight.sample_index.tolist()
         metrics = score(selection, *groups)
-    assert [metrics[name] for name in ("refills", "effective_gradient_ratio", "rollouts", "staleness")] == [
-        2,
-        2 / 5,
-        20,
-        0,
-    ]
+    names = ("refills", "effective_gradient_ratio", "rollouts", "staleness")
+    assert [metrics[name] for name in names] == [2, 2 / 5, 20, 0]
     assert metrics["selected_pass_rate"] == pytest.approx((1 + 0 + 1 / 4 + 1 / 2) / 4)
     assert metrics["brier"] == pytest.approx((1 / 4 + 1 / 4 + 1 / 16 + 0) / 4)
     assert metrics["predicted_effective_ratio"] == pytest.approx(0.6)
@@ -291,8 +259,6 @@ def test_selection_inside_a_timed_block_is_not_counted_twice(make_selection):
         selection.feedback.seconds["selection"] += 1000.0  # as if the choice had taken that long
     assert selection.feedback.seconds["generation"] < 0  # the 1000 seconds that nobody waited for were left out
 
-
-# ------------------------------------------------------------------------------------------------------ reward outage
 
 OUTAGE = range(10, 15)  # generation batches from 0, in which every answer is wrong
 

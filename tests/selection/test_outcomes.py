@@ -17,9 +17,6 @@ def outcomes_of(*groups, threshold=0.5, **options):
     return group_outcomes(rewards, np.arange(len(groups)), threshold=threshold, **options)
 
 
-# --------------------------------------------------------------------------------------------------- golden cases
-
-
 def test_successes_and_trials_of_four_groups_worked_out_by_hand():
     rewards = np.array([1, 0, 0, 1] + [0] * 4 + [1] * 4 + [1, NAN, 0, NAN], dtype=np.float64)
     outcomes = group_outcomes(rewards, np.array([7, 0, 3, 5]), threshold=0.5)
@@ -62,9 +59,6 @@ def test_fractions_of_a_success_lie_between_their_bounds_and_differ_by_more_than
     assert outcomes.successes.tolist() == pytest.approx([4 / 3, 5 / 3])
 
 
-# -------------------------------------------------------------------------------------------------------- spreads
-
-
 def test_the_spreads_of_five_groups_worked_out_by_hand():
     total = np.array([[1, 0, 0, 1], [2, 2, 2, 2], [1, 2, 3, 4], [1, 0, NAN, NAN], [1, NAN, NAN, NAN]], dtype=float)
     outcomes = spread_outcomes(total, np.arange(5))
@@ -80,8 +74,6 @@ def test_the_spread_of_rewards_of_0_and_1_is_the_unbiased_2p_1_minus_p(rewards):
     assert outcomes.pass_rate.tolist() == pytest.approx([2 * p * (1 - p) * size / (size - 1)])
     assert outcomes.sample_index.tolist() == [3]
 
-
-# ----------------------------------------------------------------------------------------------------- properties
 
 SCORES = st.just(NAN) | st.floats(0.0, 1.0, width=32)
 

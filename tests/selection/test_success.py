@@ -26,9 +26,6 @@ class Told(list):
         return self.signal.outcomes(rewards, np.arange(len(groups)), weights=np.array(weights))
 
 
-# ------------------------------------------------------------------------------------------- the success function
-
-
 def test_the_name_that_alone_says_success_is_found_and_one_that_no_function_has_or_two_share_is_refused():
     for *names, declared, found in (
         ("length", None, "length"),
@@ -46,9 +43,6 @@ def test_the_name_that_alone_says_success_is_found_and_one_that_no_function_has_
             success_name(names, "acuracy")
     with refused(ConfigurationError, offers=["rename one"]):
         success_name(["accuracy", "format", "accuracy"], "accuracy")
-
-
-# ----------------------------------------------------------------------------------------------------- what is open
 
 
 def test_of_two_values_the_higher_one_is_success():
@@ -115,17 +109,11 @@ def test_a_row_that_the_declared_reward_does_not_score_is_known_by_the_spread_of
         assert outcomes.has_gradient.tolist() == [True, True, False, True]
 
 
-# -------------------------------------------------------------------------------------------------------- gradients
-
-
 def test_a_group_has_a_gradient_where_its_total_rewards_differ_whatever_means_success():
     told = Told("accuracy", ["format", "accuracy"], threshold=0.5)
     outcomes = told.see([(0, 0), (1, 0)], [(1, 0), (0, 1)], [(1, 1), (1, 1)], weights=(1, 1))
     assert outcomes.has_gradient.tolist() == [True, False, False]
     assert outcomes.is_mixed.tolist() == [False, True, False]
-
-
-# -------------------------------------------------------------------------------------------------------- fractions
 
 
 def test_bounds_of_fractions_outside_0_and_1_are_learned_from_the_first_batches_and_then_kept():
@@ -142,9 +130,6 @@ def test_bounds_of_fractions_outside_0_and_1_are_learned_from_the_first_batches_
     assert (inside.see([0.25, 0.5, 0.75]).successes.tolist(), inside.signal.bounds, [*inside]) == ([1.5], (0, 1), [])
     for reward, fraction in [(-3.0, 0.0), (7.0, 1.0), (0.5, 0.5)]:  # its sign says at which end one reward lies
         assert Told(threshold=None).see([reward, reward]).successes.tolist() == [2 * fraction]
-
-
-# ---------------------------------------------------------------------------------------------------- a run goes on
 
 
 @given(
@@ -171,9 +156,6 @@ def test_a_threshold_that_was_set_is_not_taken_from_a_saved_run():
     told = Told(threshold=0.7)
     told.signal.adopt({"success_threshold": SPREAD}, {"open": False})
     assert told.signal.threshold == 0.7
-
-
-# ------------------------------------------------------------------------------------------------ infinite rewards
 
 
 def test_infinite_rewards_are_counted_by_the_function_that_gave_them():

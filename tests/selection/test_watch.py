@@ -27,9 +27,6 @@ def posterior():
     return known
 
 
-# --------------------------------------------------------------------------------------------------- reward outages
-
-
 def test_a_batch_is_left_out_where_the_beta_binomial_gives_its_verdicts_too_little_chance(posterior):
     chance = np.exp(betaln(3 + 4, 3) - betaln(3, 3))  # all of 4 right, or all wrong: .119
     for successes in (0.0, 4.0):
@@ -97,8 +94,6 @@ def test_healthy_runs_of_learning_policies_raise_no_alarm():
             sampler.observe(rows, outcomes.successes, outcomes.trials)
             logits += 0.02
 
-
-# --------------------------------------------------------------------------------------------- without a gradient
 
 RIGHT, WRONG, MIXED, UNSCORED = [1, 1, 1], [0, 0, 0], [1, 0, 0], [NAN, NAN, NAN]
 

@@ -10,9 +10,7 @@ import numpy as np
 from trl_vade.evaluation.benchmarks import BENCHMARKS
 from trl_vade.evaluation.results import write_results
 from trl_vade.evaluation.run_files import read_run, run_folder
-from trl_vade.evaluation.settings import Evaluation, Generation
 
-SAMPLED = Generation(temperature=0.6)
 TIME = "20260801_120000"
 SCORES = [1.0, 0.0, 1.0, 1.0]
 TEXTS = ["<answer>4</answer>", "Yes", "no\u2028and \u0085 more", "\u00e9"]
@@ -21,24 +19,17 @@ TEXTS = ["<answer>4</answer>", "Yes", "no\u2028and \u0085 more", "\u00e9"]
 def write_run(
     folder, name="chartqa", seed=0, scores=SCORES, texts=None, limit=None, original=None, value=..., time=TIME
 ):
-    """The files of a run in the form in which lmms-eval 0.7.3 wrote those of a small ChartQA; return the results.
+    """The files of a run in the form in which lmms-eval 0.7.3 wrote those of a small ChartQA.
 
-    Args:
-        value: of the metric; left out, what the task's aggregation makes of the scores.
+    The `value` of the metric is, left out, what the task's aggregation makes of the scores.
     """
     benchmark = BENCHMARKS[name]
     counted = [score for score in scores if score is not None]
-    if value is ...:
-        value = math.fsum(counted) / len(counted)
+    value = math.fsum(counted) / len(counted) if value is ... else value
     model = folder / "models__Qwen2.5-VL-7B"
     model.mkdir(parents=True)
     results = {
-        "results": {
-            benchmark.task: {
-                "alias": benchmark.task,
-                benchmark.key: value,
-            }
-        },
+        "results": {benchmark.task: {"alias": benchmark.task, benchmark.key: value}},
         "n-samples": {benchmark.task: {"original": original or len(scores), "effective": len(scores)}},
         "config": {
             **{"model": "qwen2_5_vl", "limit": None if limit is None else float(limit), "gen_kwargs": "temperature=1"},
@@ -50,7 +41,6 @@ def write_run(
     save_lines(samples_file(folder, name, time), lines)
     if benchmark.judged:
         save(folder / "judge.json", {"calls": 300, "unreadable": 2, "example": "Well..."})
-    return results
 
 
 def line_of(benchmark, number, score, text):
@@ -86,14 +76,6 @@ def write(folder, files):
     for name, content in files.items():
         (folder / name).write_bytes(content)
     return folder
-
-
-def small_evaluation(folder):
-    """Of a model in a folder, on two benchmarks with two seeds."""
-    model = write(folder / "models" / "tiny", FILES)
-    return Evaluation(
-        model=str(model), output=folder / "out", tasks=("scienceqa", "chartqa"), seeds=(0, 1), generation=SAMPLED
-    )
 
 
 def pairs(evaluation):

@@ -38,8 +38,6 @@ from tests.support.loopback import Loopback
 # What goes to LFS whatever its size. The Hub decides by the repo's .gitattributes, of which it writes a longer one.
 LFS_PATTERNS = ("*.arrow", "*.bin", "*.npz", "*.parquet", "*.pt", "*.safetensors", "*.zip", "*tfevents*")
 GITATTRIBUTES = "".join(f"{pattern} filter=lfs diff=lfs merge=lfs -text\n" for pattern in LFS_PATTERNS)
-
-
 CARD_KEYS = {  # of modelcard.md in https://github.com/huggingface/hub-docs; `language: no` is a text in its YAML 1.2
     **dict.fromkeys(("license", "library_name", "pipeline_tag", "pretty_name"), (str, "a string")),
     **dict.fromkeys(("tags", "configs", "model-index", "widget"), (list, "an array")),
@@ -301,11 +299,8 @@ class Handlers:
 
     @route(f"GET {API}/xet-write-token/{REV}", writes=True)
     def xet_token(self, call):
-        about = {
-            "casUrl": f"{self.url}/xet/{call.repo.key}",
-            "accessToken": self.token,
-            "exp": int(time.time()) + 3600,
-        }
+        url, end = f"{self.url}/xet/{call.repo.key}", int(time.time()) + 3600
+        about = {"casUrl": url, "accessToken": self.token, "exp": end}
         names = {"casUrl": "X-Xet-Cas-Url", "accessToken": "X-Xet-Access-Token", "exp": "X-Xet-Token-Expiration"}
         return JSONResponse(about, headers={names[name]: str(value) for name, value in about.items()})
 
@@ -387,15 +382,7 @@ class LoopbackHub(Handlers, Loopback):
         self.xorbs = {}  # the chunks of each, by its hash
 
     def fault(
-        self,
-        pattern,
-        status=None,
-        times=1,
-        applied=False,
-        headers=None,
-        delay=0.0,
-        hold=None,
-        reason="Injected by a test",
+        self, pattern, status=None, times=1, applied=False, headers=None, delay=0.0, hold=None, reason="By a test"
     ):
         """The next `times` requests in whose "METHOD /path" the regular expression `pattern` is found go wrong.
 
@@ -407,8 +394,8 @@ class LoopbackHub(Handlers, Loopback):
 
         Returns the fault; its `times` counts down. `faults.clear()` ends all of them.
         """
-        answers = bool(status is None and (delay or hold))
-        about = {"applied": applied or answers, "cut": status is None and not answers, "headers": headers or {}}
+        late = bool(status is None and (delay or hold))
+        about = {"applied": applied or late, "cut": status is None and not late, "headers": headers or {}}
         about |= {"pattern": pattern, "status": status, "times": times, "delay": delay, "hold": hold, "reason": reason}
         self.faults.append(SimpleNamespace(**about))
         return self.faults[-1]

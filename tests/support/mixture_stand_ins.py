@@ -52,9 +52,6 @@ def picture(number, kind="PNG", size=(28, 28)):
     return buffer.getvalue()
 
 
-# ---------------------------------------------------------- turns (question, reply) of a conversation, for a number
-
-
 def geo3k(n):
     choices = f"Choices: A: {n} B: {n + 30} C: {n + 70} D: {n + 180}"
     start = f"{GEO_3K}{' ' if n % 2 else chr(10)}Question: Find the area of kite number {n}."
@@ -92,11 +89,9 @@ def geometry3k(n):
 
 def figureqa(n):
     colours = ["Green", "Cyan", "Firebrick", "Web Maroon"]
-    turns = [
-        (f"Is {colour} the high median in plot {n}?\nAnswer yes or no.", "Yes." if (n + i) % 2 else "No.")
-        for i, colour in enumerate(colours)
-    ]
-    return [(f"<image>\n{turns[0][0]}", turns[0][1]), *turns[1:]]
+    texts = [f"Is {colour} the high median in plot {n}?\nAnswer yes or no." for colour in colours]
+    texts[0] = f"<image>\n{texts[0]}"
+    return [(text, "Yes." if (n + i) % 2 else "No.") for i, text in enumerate(texts)]
 
 
 def tabmwp(n):
@@ -107,18 +102,12 @@ def tabmwp(n):
 
 def ai2d(n):
     choices = f"A. Oxygen {n}\nB. Carbon dioxide\nC. Nitrogen\nD. Heat"
-    return [
-        (
-            f"Question: What does {word} in diagram {n} give out\nChoices:\n{choices}\nAnswer with the letter.",
-            f"Answer: {'ABCD'[(n + i) % 4]}",
-        )
-        for i, word in enumerate(["respiration", "combustion", "decay"])
-    ]
+    texts = [f"What does {word} in diagram {n} give out" for word in ("respiration", "combustion", "decay")]
+    asked = [f"Question: {text}\nChoices:\n{choices}\nAnswer with the letter." for text in texts]
+    return [(text, f"Answer: {'ABCD'[(n + i) % 4]}") for i, text in enumerate(asked)]
 
 
 TURNS = {f.__name__: f for f in (geo3k, geo170k, clevr_math, geos, geoqa_plus, geometry3k, figureqa, tabmwp, ai2d)}
-
-# ------------------------------------------------------------------------------------------------ rows of a source
 
 
 def one_vision_row(task, n, image, *, answered=True):
@@ -215,17 +204,10 @@ def make_mirror(folder, counts):
 
 
 def write_math_vista(folder, evaluation):
-    rows = [
-        {
-            "pid": str(i),
-            "question": question,
-            "image": f"images/{i}.jpg",
-            "decoded_image": {"bytes": image, "path": None},
-            "choices": None,
-            "query": f"{FINAL.removeprefix('<image>' + chr(10))}{question}",
-        }
-        for i, (question, image) in enumerate(evaluation)
-    ]
+    rows, hint = [], FINAL.removeprefix("<image>\n")
+    for i, (question, image) in enumerate(evaluation):
+        row = {"pid": str(i), "image": f"images/{i}.jpg", "decoded_image": {"bytes": image, "path": None}}
+        rows.append(row | {"question": question, "query": f"{hint}{question}", "choices": None})
     write_files(folder / "data", MATH_VISTA, rows, "testmini", files=1)
     write_card(folder, {"default": {"testmini": "data/testmini-*"}})
 

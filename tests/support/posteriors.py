@@ -16,23 +16,11 @@ from trl_vade.samplers.snapshot import POSTERIOR_FILE
 NUMBERS = ("sample_key", "index", "alpha", "beta", "visits", "pass_rate", "last_step")
 QUESTIONS = Dataset.from_dict({"id": [f"question-{row}" for row in range(40)]})
 FACTS = {
-    "package_version": "0.1.0",
-    "base_model": "Qwen/Qwen2.5-VL-3B-Instruct",
-    "model_repo": "you/qwen-vade",
-    "dataset": "you/your-questions",
-    "dataset_revision": "0123456789abcdef0123456789abcdef01234567",
-    "dataset_fingerprint": "f" * 64,
-    "success_reward": "accuracy_reward",
-    "success_threshold": 0.5,
-    "num_generations": 8,
-    "temperature": 1.0,
-    "sampler": "thompson",
-    "preset": "balanced",
-    "information_gain": "asymmetric",
-    "prior": "prompts",
-    "even_rest": True,
-    "cooldown": 0.5,
-    "posterior_init": "prior",
+    **{"package_version": "0.1.0", "base_model": "Qwen/Qwen2.5-VL-3B-Instruct", "model_repo": "you/qwen-vade"},
+    **{"dataset": "you/your-questions", "dataset_revision": "0123456789abcdef0123456789abcdef01234567"},
+    **{"dataset_fingerprint": "f" * 64, "success_reward": "accuracy_reward", "success_threshold": 0.5},
+    **{"num_generations": 8, "temperature": 1.0, "sampler": "thompson", "preset": "balanced", "prior": "prompts"},
+    **{"information_gain": "asymmetric", "even_rest": True, "cooldown": 0.5, "posterior_init": "prior"},
 }
 
 
@@ -97,15 +85,6 @@ def make_table(counts, *, task=None, **facts):
     """A table of {sample_id: (alpha, beta)}; row i has i + 1 visits."""
     alpha, beta = np.array(list(counts.values()), dtype=np.float64).reshape(-1, 2).T
     row = np.arange(len(counts))
-    return PosteriorTable(
-        sample_key=row,
-        sample_id=list(counts),
-        index=row,
-        task=task,
-        alpha=alpha,
-        beta=beta,
-        visits=row + 1,
-        pass_rate=(alpha + 1) / (alpha + beta + 2),
-        last_step=np.full(len(counts), 3),
-        metadata=facts,
-    )
+    names = {"sample_key": row, "sample_id": list(counts), "index": row, "task": task, "metadata": facts}
+    rates = {"alpha": alpha, "beta": beta, "pass_rate": (alpha + 1) / (alpha + beta + 2)}
+    return PosteriorTable(**names, **rates, visits=row + 1, last_step=np.full(len(counts), 3))

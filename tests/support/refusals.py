@@ -1,16 +1,13 @@
 """What a test may ask of a refusal: that it says what was given and what to do, in whatever words."""
 
 import re
-from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
 
 
 @contextmanager
-def refused(
-    error: type[BaseException], names: Sequence[object] = (), offers: Sequence[object] = ()
-) -> Iterator[pytest.ExceptionInfo[BaseException]]:
+def refused(error, names=(), offers=()):
     """Expect the block to raise `error` with a message that helps.
 
     Args:
@@ -25,7 +22,7 @@ def refused(
     assert not missing, f"{missing} not in: {message}"
 
 
-def says(message: str, word: str) -> bool:
+def says(message, word):
     """Whether `word` stands in `message`, not as a part of a longer word or number."""
     before, after = (r"(?<![\w.])" if word[:1].isalnum() else ""), (r"(?!\w|\.\d)" if word[-1:].isalnum() else "")
     return re.search(before + re.escape(word) + after, message) is not None

@@ -58,11 +58,8 @@ def test_the_directory_loads_through_the_auto_classes_as_qwen(model, processor, 
     assert model.get_output_embeddings().weight is model.get_input_embeddings().weight
     assert {path.suffix for path in directory.iterdir()} <= {".json", ".safetensors", ".jinja"}
     assert tokenizer.convert_ids_to_tokens(range(len(SPECIAL_TOKENS))) == list(SPECIAL_TOKENS)
-    assert (tokenizer.eos_token, tokenizer.pad_token, tokenizer.padding_side) == (
-        "<|im_end|>",
-        "<|endoftext|>",
-        "left",
-    )
+    special = (tokenizer.eos_token, tokenizer.pad_token, tokenizer.padding_side)
+    assert special == ("<|im_end|>", "<|endoftext|>", "left")
     for part, token in (("image", "<|image_pad|>"), ("video", "<|video_pad|>")):
         assert getattr(model.config, f"{part}_token_id") == tokenizer.convert_tokens_to_ids(token)
     assert model.generation_config.eos_token_id == tokenizer.eos_token_id

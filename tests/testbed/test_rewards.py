@@ -6,11 +6,8 @@ from trl_vade.testbed import exact_answer_reward
 
 
 def test_only_the_first_answer_between_tags_counts():
-    right = [
-        ("<answer>7</answer>", "7"),
-        ("so <answer> 7\n</answer> it is", "7"),
-        ("<answer>red blue</answer>", "red blue"),
-    ]
+    right = [("<answer>7</answer>", "7"), ("so <answer> 7\n</answer> it is", "7")]
+    right += [("<answer>red blue</answer>", "red blue")]
     wrong = [("<answer>blue red</answer>", "red blue"), ("<answer>17</answer>", "7"), ("<answer>7", "7"), ("7", "7")]
     wrong += [("<answer>3</answer><answer>7</answer>", "7"), ("<answer></answer>", "7"), ("", "7")]
     texts, answers = zip(*right, *wrong, strict=True)

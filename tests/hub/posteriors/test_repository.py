@@ -24,8 +24,6 @@ from trl_vade.trainer.initial_posterior import read_warm_start
 
 SHARED = HubTarget("you/posterior", "dataset")
 EXAMPLE = Path(__file__).parents[3] / "model_cards" / "posterior_example.md"
-
-
 INVENTED = "> This card is an example. Its names and figures are invented: no such run took place."
 
 

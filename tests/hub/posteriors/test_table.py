@@ -13,20 +13,15 @@ from trl_vade import ThompsonSampler, load_snapshot, save_snapshot
 from trl_vade.errors import SnapshotCorruptError
 from trl_vade.hub.posteriors.table import bin_counts, posterior_table, text_histogram
 
-RUN = {
-    "dataset_fingerprint": "f" * 64,
-    "success_reward": "is_right",
-    "base_model": "Qwen/Qwen2.5-VL-3B-Instruct",
-    "columns": ["prompt"],
-    "source": "/home/me",
-    "run": {"global_step": 40, "rollouts": 640, "seconds": {"step": 1.5}},
-}
+FACTS = {"dataset_fingerprint": "f" * 64, "success_reward": "is_right", "base_model": "Qwen/Qwen2.5-VL-3B-Instruct"}
+RUN = {"global_step": 40, "rollouts": 640, "seconds": {"step": 1.5}}
 
 
 @pytest.fixture
 def snapshot(tmp_path):
     sampler = trained(ThompsonSampler(10, seed=7, signal_aware_decay=True))
-    save_snapshot(tmp_path / "saved", sampler, metadata=RUN, sample_key=np.arange(-5, 5, dtype=np.int64))
+    metadata = FACTS | {"columns": ["prompt"], "source": "/home/me", "run": RUN}
+    save_snapshot(tmp_path / "saved", sampler, metadata=metadata, sample_key=np.arange(-5, 5, dtype=np.int64))
     return load_snapshot(tmp_path / "saved")
 
 
@@ -49,31 +44,16 @@ def test_the_counts_are_those_that_the_sampler_chooses_by(tmp_path_factory, batc
 def test_the_facts_are_those_that_the_snapshot_has(snapshot):
     table = posterior_table(snapshot)
     assert table.sample_id == [f"{(row - 5) % 2**64:016x}" for row in table.index.tolist()]
-    assert table.metadata == {
-        "global_step": 40,
-        "generation_batches": 6,
-        "num_samples": 10,
-        "rollouts": 640,
-        "base_model": "Qwen/Qwen2.5-VL-3B-Instruct",
-        "dataset_fingerprint": "f" * 64,
-        "success_reward": "is_right",
-        "decay_sampled": 0.2,
-        "decay_unsampled": 0.999,
-        "signal_aware_decay": True,
-    }
+    decays = {"decay_sampled": 0.2, "decay_unsampled": 0.999, "signal_aware_decay": True}
+    numbers = {"global_step": 40, "generation_batches": 6, "num_samples": 10, "rollouts": 640}
+    assert table.metadata == FACTS | decays | numbers
 
 
 IMPOSSIBLE = {
-    "sample_index": (-1, 10),
-    "alpha": (-1.0, float("inf"), float("nan"), 1e300),
-    "beta": (-1.0, float("inf"), float("nan"), 1e300),
-    "visits": (0, 2**60, 7),
-    "last_update": (0, 7),
-    "step": (-1, 2**60, "6", True),
-    "num_samples": (0, -1, 5, 2**60, "10"),
-    "decay_sampled": (2.0, None),
+    **dict.fromkeys(("alpha", "beta"), (-1.0, float("inf"), float("nan"), 1e300)),
+    **{"sample_index": (-1, 10), "visits": (0, 2**60, 7), "last_update": (0, 7), "step": (-1, 2**60, "6", True)},
+    **{"num_samples": (0, -1, 5, 2**60, "10"), "decay_sampled": (2.0, None), "signal_aware_decay": (1,)},
     "decay_unsampled": (-0.1, float("nan"), "1"),
-    "signal_aware_decay": (1,),
 }
 
 

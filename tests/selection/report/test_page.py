@@ -14,12 +14,8 @@ VOID = {"meta", "img", "br", "hr", "link", "input"}
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
 ABOUT = {
     "starts": [{"time": "2026-01-01T00:00:00+00:00", "step": 0}, {"time": "2026-01-02T00:00:00+00:00", "step": 8}],
-    "command": "python train.py --seed 3",
-    "rewards": ["accuracy"],
-    "sampler": "thompson",
-    "success_reward": "accuracy",
-    "validation_answers": 400,
-    "machine": {"device": "CPU", "processes": 1},
+    **{"command": "python train.py --seed 3", "rewards": ["accuracy"], "sampler": "thompson"},
+    **{"success_reward": "accuracy", "validation_answers": 400, "machine": {"device": "CPU", "processes": 1}},
     "changed_settings": ["seed"],
     "settings": {"seed": 3, "learning_rate": 1e-6, "output_dir": "here"},
 }

@@ -5,7 +5,7 @@ import shutil
 
 import numpy as np
 
-from tests.support.finished_run import BATCHES, HISTORY, write_run
+from tests.support.finished_run import BATCHES, write_run
 from tests.support.refusals import refused
 from trl_vade.checkpoints import TRAINER_STATE_FILE, write_marker
 from trl_vade.errors import SnapshotNotFoundError
@@ -27,19 +27,8 @@ def test_without_a_whole_trainer_state_there_is_a_report_without_rewards_and_the
     assert [TRAINER_STATE_FILE in record.message for record in caplog.records] == [True] * (len(contents) + 1)
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path):
-    with refused(SnapshotNotFoundError, [f"no folder {tmp_path / 'nosuch'}"], ["output_dir"]):
-        read_run(tmp_path / "nosuch")
-
-
-def test_a_validation_without_a_score_is_left_out(tmp_path):
-    nothing = {"step": 9, "eval_rewards/accuracy/mean": float("nan")}
-    run = read_run(write_run(tmp_path, history=[*HISTORY, nothing]))
-    assert [entry["score"] for entry in run.validation()] == [0.25, 0.5, 0.625]
-
-
 def test_without_the_whole_log_there_is_no_report(tmp_path):
-    with refused(SnapshotNotFoundError, names=[tmp_path / "nowhere"]):
+    with refused(SnapshotNotFoundError, [f"no folder {tmp_path / 'nowhere'}"], ["output_dir"]):
         write_report(tmp_path / "nowhere")
     write_run(tmp_path, batches=[])
     with refused(SnapshotNotFoundError, names=[tmp_path / SELECTION_LOG_FILE]):

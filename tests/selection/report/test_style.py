@@ -34,9 +34,8 @@ def test_no_letter_is_too_small_where_a_page_shows_it_or_outside_of_the_picture(
         texts = [text for text in figure.findobj(Text) if text.get_text().strip() and text.get_visible()]
         smallest = min(texts, key=Text.get_fontsize)
         assert smallest.get_fontsize() * min(1.0, PAGE_INCHES / figure.get_figwidth()) >= SMALLEST_ON_A_PAGE, smallest
-        at_ticks = [
-            text for axes in figure.axes for axis in (axes.xaxis, axes.yaxis) for text in axis.get_ticklabels()
-        ]
+        axes = [axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)]
+        at_ticks = [text for axis in axes for text in axis.get_ticklabels()]
         for text in (text for text in texts if text not in at_ticks):
             box = text.get_window_extent()
             assert min(box.x0, box.y0, figure.bbox.x1 - box.x1, figure.bbox.y1 - box.y1) >= -1, text
@@ -46,8 +45,6 @@ def test_no_letter_is_too_small_where_a_page_shows_it_or_outside_of_the_picture(
     report(tmp_path)
     assert min(saved) > 5
 
-
-# ------------------------------------------------------------------------------------------------------------- colours
 
 # Machado, Oliveira and Fernandes 2009, severity 1, for linear RGB.
 SIGHT = {
@@ -79,11 +76,6 @@ def lab(rgb, sight):
 def contrast(one, other):
     darker, lighter = sorted(float(XYZ[1] @ linear(rgb)) for rgb in (one, other))
     return (lighter + 0.05) / (darker + 0.05)
-
-
-def test_the_measures_agree_with_known_values():
-    assert lab(channels("#ff0000"), "normal") == pytest.approx([53.24, 80.09, 67.20], abs=0.05)
-    assert contrast(channels("#ffffff"), channels("#777777")) == pytest.approx(4.48, abs=0.01)
 
 
 @pytest.mark.parametrize(

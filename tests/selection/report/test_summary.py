@@ -8,15 +8,7 @@ import pytest
 
 from tests.support.finished_run import BATCHES, HISTORY, UNSCORED, write_run
 from trl_vade.selection.report.record import RUN_FILE, Run, read_run, standard_error
-from trl_vade.selection.report.summary import (
-    change_of,
-    figures,
-    percent,
-    summarise,
-    summary_rows,
-    verdict,
-    with_error,
-)
+from trl_vade.selection.report.summary import change_of, figures, percent, summarise, summary_rows, verdict, with_error
 from trl_vade.selection.report.writing import PAGE_FILE, REPORT_FILE, SUMMARY_FILE, write_report
 
 
@@ -26,28 +18,16 @@ def output_dir(tmp_path):
 
 
 def test_the_summary_worked_out_by_hand_is_in_its_file(output_dir):
+    validation = [(0, 0, 0.25), (5, 12, 0.5), (16, 32, 0.625)]  # batches 1 to 3 began before step 5 was finished
+    names = ("step", "rollouts", "score", "standard_error")
     expected = {
-        "sampler": "thompson",
-        "steps": 16,
-        "generation_batches": 8,
-        "refills": 0,
-        "rollouts": 32,
-        "trained_completions": 20,
-        "effective_gradient_ratio": [0.5, 0.0, 1.0, 1.0, 0.0, 0.5, 1.0, 0.5],
-        "groups_first_quarter": 4,
-        "groups_last_quarter": 4,
-        "effective_gradient_ratio_first_quarter": 0.25,
-        "effective_gradient_ratio_last_quarter": 0.75,
-        "even_draw_ratio": [1 / 3] * 8,
-        "even_draw_ratio_last_quarter": 1 / 3,
-        "validation": [
-            {"step": 0, "rollouts": 0, "score": 0.25, "standard_error": None},
-            # batches 1 to 3 began before the fifth step was finished
-            {"step": 5, "rollouts": 12, "score": 0.5, "standard_error": None},
-            {"step": 16, "rollouts": 32, "score": 0.625, "standard_error": None},
-        ],
+        **{"sampler": "thompson", "steps": 16, "generation_batches": 8, "refills": 0, "rollouts": 32},
+        **{"trained_completions": 20, "effective_gradient_ratio": [0.5, 0.0, 1.0, 1.0, 0.0, 0.5, 1.0, 0.5]},
+        **{"groups_first_quarter": 4, "groups_last_quarter": 4, "seconds_until_step": 16},
+        **{"effective_gradient_ratio_first_quarter": 0.25, "effective_gradient_ratio_last_quarter": 0.75},
+        **{"even_draw_ratio": [1 / 3] * 8, "even_draw_ratio_last_quarter": 1 / 3},
+        "validation": [dict(zip(names, (*found, None), strict=True)) for found in validation],
         "seconds": {"selection": 1.5, "generation": 40.0, "update": 58.5, "validation": 2.5},
-        "seconds_until_step": 16,
     }
     assert write_report(output_dir) == json.loads((output_dir / SUMMARY_FILE).read_text()) == expected
 
@@ -101,9 +81,6 @@ def test_without_matplotlib_there_is_a_page_and_one_line_says_what_to_install(ou
     assert 'pip install "trl-vade[report]"' in record.message
 
 
-# --------------------------------------------------------------------------------------------------------- validations
-
-
 def evaluation(step, score, name="", **more):
     return {"step": step, "eval_reward": score, f"eval_{name}_runtime" if name else "eval_runtime": 1.0} | more
 
@@ -121,9 +98,10 @@ def test_validation_sets_with_names_are_told_apart_and_the_first_is_the_runs():
 
 def test_the_reward_that_says_success_is_the_score_and_its_error_that_of_the_number_of_answers(output_dir):
     history = [evaluation(0, 1.7, **{"eval_rewards/right/mean": 0.5})]
+    history.append(evaluation(1, 1.7, **{"eval_rewards/right/mean": float("nan")}))  # without a score
     [found] = Run([], history, {"success_reward": "right", "validation_answers": 100}).validation()
     assert (found["score"], found["standard_error"]) == (0.5, pytest.approx(0.05))
-    [total] = Run([], history, {"validation_answers": 100}).validation()
+    [total, _] = Run([], history, {"validation_answers": 100}).validation()
     assert (total["score"], total["standard_error"]) == (1.7, None)
     (output_dir / RUN_FILE).write_text('{"success_reward": "accuracy", "validation_answers": 100}')
     errors = [entry["standard_error"] for entry in read_run(output_dir).validation()]
@@ -146,9 +124,6 @@ def test_only_shares_are_said_in_per_cent():
     ):
         first, last = ({"score": score, "standard_error": error} for score in scores)
         assert (with_error(first), change_of(first, last)[0]) == shown
-
-
-# --------------------------------------------------------------------------------------------------------- the verdict
 
 
 def sentences(*scores, error=None, first=100):
