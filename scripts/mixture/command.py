@@ -152,7 +152,7 @@ def main(arguments: list[str]) -> None:
     if args.dry_run:
         show_sources(args.sources)
         return
-    from trl_vade.hub.failures import HTTP_ERROR
+    from trl_vade.hub.uploading import HTTP_ERROR
 
     logging.basicConfig(format="%(message)s")
     logging.getLogger(__package__).setLevel(logging.INFO)  # and not that of httpx, which has a line for each request

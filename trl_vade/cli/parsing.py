@@ -12,8 +12,7 @@ from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.settings import help_from_docstring
 from trl_vade.trainer.grpo_config import VADEGRPOConfig
 
-from .data_sets import load_splits
-from .recipes import meant, recipe_file
+from .recipes import load_splits, meant, recipe_file
 
 REFUSALS = (ValueError, TypeError, OSError, ImportError, RuntimeError, yaml.YAMLError)
 """What TRL, transformers and accelerate raise for settings that cannot work, before anything is trained."""

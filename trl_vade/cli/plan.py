@@ -18,9 +18,8 @@ from trl_vade.trainer.batch import MAX_REFILLS
 from trl_vade.trainer.grpo_config import VADEGRPOConfig
 from trl_vade.trainer.presets import is_adaptive, setting
 
-from .data_sets import TESTBED, pick_split
 from .parsing import CommandArguments, Parser, VADEScriptArguments
-from .recipes import accelerate_file
+from .recipes import TESTBED, accelerate_file, pick_split
 from .tables import print_table
 
 

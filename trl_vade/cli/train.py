@@ -5,7 +5,7 @@ import sys
 import warnings
 from itertools import pairwise
 
-from .data_sets import TESTBED
+from .recipes import TESTBED
 
 
 def run(arguments: list[str], *, plan: bool = False, as_json: bool = False) -> None:

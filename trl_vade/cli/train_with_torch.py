@@ -17,9 +17,8 @@ from trl_vade.errors import ConfigurationError, HubError, VADEError
 from trl_vade.hub.uploading import is_hub_id
 from trl_vade.trainer.presets import setting
 
-from .data_sets import TESTBED, pick_split
 from .parsing import VADEScriptArguments
-from .recipes import meant
+from .recipes import TESTBED, meant, pick_split
 
 
 def train(*settings: Any) -> None:

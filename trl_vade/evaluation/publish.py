@@ -23,8 +23,7 @@ from huggingface_hub import eval_result_entries_to_yaml as as_entries
 from huggingface_hub.utils import yaml_dump
 
 from trl_vade.hub.card_parts import CARD_FILE, RESULTS, RESULTS_END
-from trl_vade.hub.failures import FAILURES
-from trl_vade.hub.uploading import HubTarget, send_folder, with_retries
+from trl_vade.hub.uploading import FAILURES, HubTarget, send_folder, with_retries
 
 from .benchmarks import BENCHMARKS, Benchmark
 from .results import Results, measurement, read_results, table_of

@@ -16,8 +16,7 @@ from huggingface_hub import CommitInfo, HfApi
 
 from trl_vade.errors import HubError
 
-from .failures import in_one_line
-from .uploading import Card, HubTarget, send_folder, with_retries
+from .uploading import Card, HubTarget, in_one_line, send_folder, with_retries
 
 logger = logging.getLogger(__name__)
 

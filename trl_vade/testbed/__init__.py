@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .dataset import build_dataset as build_dataset
     from .dataset import load_testbed_dataset as load_testbed_dataset
-    from .pretrained import load_testbed_model as load_testbed_model
+    from .model import load_testbed_model as load_testbed_model
     from .rewards import exact_answer_reward as exact_answer_reward
 
 _MODULE_OF = {
     "build_dataset": "dataset",
     "load_testbed_dataset": "dataset",
-    "load_testbed_model": "pretrained",
+    "load_testbed_model": "model",
     "exact_answer_reward": "rewards",
 }
 

@@ -1,9 +1,17 @@
-"""The tiny model: Qwen2.5-VL's own classes with about 0.3 M random parameters."""
+"""The tiny model: Qwen2.5-VL's own classes with about 0.3 M random parameters, fine-tuned, as a cached directory."""
+
+import os
+from dataclasses import asdict
+from pathlib import Path
 
 import torch
 from transformers import GenerationConfig, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2_5_VLProcessor
 
-from . import drawing
+from .cache import cached_directory
+from .dataset import FORMAT_VERSION as DATA_VERSION
+from .processor import build_processor
+from .scenes import CELL
+from .sft import SFTSettings, finetune
 
 INITIALIZER_RANGE = 0.08
 """The initial standard deviation. Qwen's 0.02 suits widths of thousands; at width 64 learning would be slow."""
@@ -35,7 +43,7 @@ def build_config(processor: Qwen2_5_VLProcessor) -> Qwen2_5_VLConfig:
         "intermediate_size": 96,
         "num_heads": 2,
         "out_hidden_size": 64,
-        "patch_size": drawing.CELL,
+        "patch_size": CELL,
         "temporal_patch_size": 2,
         "spatial_merge_size": 2,
         "window_size": 112,
@@ -64,3 +72,31 @@ def build_model(processor: Qwen2_5_VLProcessor, seed: int = 0) -> Qwen2_5_VLForC
         do_sample=True, temperature=1.0, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id
     )
     return model
+
+
+FORMAT_VERSION = 1
+"""The version of the model, part of the cache key. Raise it when the same settings give another model."""
+
+
+def load_testbed_model(
+    seed: int = 0,
+    cache_dir: str | os.PathLike[str] | None = None,
+    *,
+    settings: SFTSettings = SFTSettings(),  # noqa: B008
+    progress: bool = True,
+) -> Path:
+    """Return a directory with the fine-tuned tiny model and its processor; build it if it is missing.
+
+    `cache_dir` is the parent of the directory, by default `$HF_HOME/trl_vade`. `settings` is the recipe of the
+    fine-tuning; all published figures use the default. A negative seed, of weights and scenes, is a ValueError.
+    """
+
+    def build(directory: Path) -> None:
+        processor = build_processor()
+        model = build_model(processor, seed)
+        finetune(model, processor, settings, seed, progress=progress)
+        model.save_pretrained(directory)
+        processor.save_pretrained(directory)
+
+    key = {"format": FORMAT_VERSION, "data": DATA_VERSION, "seed": seed, **asdict(settings)}
+    return cached_directory("tiny-qwen2.5-vl", key, build, cache_dir)

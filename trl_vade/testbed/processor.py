@@ -8,8 +8,17 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 from transformers import Qwen2_5_VLProcessor, Qwen2Tokenizer, Qwen2VLImageProcessor, Qwen2VLVideoProcessor
 from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
 
-from . import drawing
-from .scenes import BAR_QUESTIONS, COLOUR_QUESTION, CORNERS, COUNT_QUESTION, DIGIT_QUESTIONS, SIDES
+from .scenes import (
+    BAR_QUESTIONS,
+    CELL,
+    COLOUR_QUESTION,
+    COLOURS,
+    CORNERS,
+    COUNT_QUESTION,
+    DIGIT_QUESTIONS,
+    SIDES,
+    SIZE,
+)
 
 _NAMES = ("endoftext", "im_start", "im_end", "vision_start", "vision_end", "vision_pad", "image_pad", "video_pad")
 SPECIAL_TOKENS = tuple(f"<|{name}|>" for name in _NAMES)
@@ -38,10 +47,10 @@ CHAT_TEMPLATE = (
 def build_processor() -> Qwen2_5_VLProcessor:
     """Return a processor with padding on the left that turns a 56 x 56 image, unscaled, into 4 image tokens."""
     images: dict[str, Any] = {
-        "size": {"shortest_edge": drawing.SIZE**2, "longest_edge": drawing.SIZE**2},
+        "size": {"shortest_edge": SIZE**2, "longest_edge": SIZE**2},
         "image_mean": [IMAGE_MEAN] * 3,
         "image_std": [IMAGE_STD] * 3,
-        "patch_size": drawing.CELL,
+        "patch_size": CELL,
         "merge_size": 2,
         "temporal_patch_size": 2,
     }
@@ -87,7 +96,7 @@ def build_tokenizer() -> Qwen2Tokenizer:
 
 def _sentences() -> list[str]:
     """Return all questions and answers of the testbed, in a fixed order."""
-    colours = tuple(drawing.COLOURS)
+    colours = tuple(COLOURS)
     questions = [COUNT_QUESTION, *BAR_QUESTIONS, *DIGIT_QUESTIONS, COLOUR_QUESTION]
     questions += [f"How many {colour} shapes are there?" for colour in colours]
     questions += [f"What colours are the {a} shape and the {b} shape?" for a, b in product(CORNERS + SIDES, repeat=2)]

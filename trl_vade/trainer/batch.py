@@ -41,7 +41,7 @@ from trl_vade.selection.rollouts import first_of
 from trl_vade.version import TESTED_TRL
 
 from .batch_rows import Batch, ended
-from .images.processor import image_parts
+from .images.once import image_parts
 from .seams import owner_of
 from .thinning import Thinning
 from .variants import own_advantages, replace_advantages

@@ -11,8 +11,7 @@ from typing import Any
 from accelerate.logging import get_logger
 from trl import GRPOTrainer
 
-from trl_vade.data.decoding import naming_row
-from trl_vade.data.own_values import own_rows
+from trl_vade.data.decoding import naming_row, own_rows
 from trl_vade.hub.posteriors.table import named_dataset
 from trl_vade.hub.publication import Publication
 from trl_vade.processes import refuse_differing_weights
@@ -21,8 +20,7 @@ from trl_vade.selection.on_time import OnTimeSelection
 
 from .batch import GenerationBatch
 from .batch_rows import with_gradient, with_pixels_counted
-from .callbacks import StepTimer, callback_of
-from .checkpoint.preemption import LastCheckpoint
+from .callbacks import LastCheckpoint, StepTimer, callback_of
 from .checkpoint.resuming import (
     checkpoint_being_saved,
     index_weights,
@@ -32,16 +30,15 @@ from .checkpoint.resuming import (
     say_what_lacks,
 )
 from .console import install_console
+from .generation.colocated import engine_with_trainers_processor
 from .generation.corrections import correct_generation, without_missing_images
-from .generation.engine_processor import engine_with_trainers_processor
 from .images.once import ImagesOnce
 from .initial_posterior import may_resume, read_warm_start
 from .loader import draws_apart, numbers_of, of_tickets, rows_of_batch
 from .logs import TaskMetrics, pictures_once
 from .preflight import look_over
 from .presets import is_adaptive
-from .publishing import PRIVATE, push_checkpoint, push_now, write_model_card
-from .report import VADEReportCallback
+from .report import PRIVATE, VADEReportCallback, push_checkpoint, push_now, write_model_card
 from .run_start import OF_A_RUN, set_choice, start_run, whole_run
 from .seams import arguments_of, with_signatures
 from .thinning import PLACE, ROW_SHARE

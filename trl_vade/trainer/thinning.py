@@ -36,7 +36,7 @@ from .batch_rows import (
     with_pixels_counted,
 )
 from .callbacks import TrainedCounts, callback_of
-from .down_sampling import down_sampling, reason_against_lossless, refuse_lossless, schedule
+from .config_checks import down_sampling, reason_against_lossless, refuse_lossless, schedule
 from .presets import is_adaptive
 from .replay import Replay
 from .seams import arguments_of, own_views

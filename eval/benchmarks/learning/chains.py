@@ -26,8 +26,8 @@ from tqdm.auto import tqdm
 
 from trl_vade.testbed.cache import cached_directory
 from trl_vade.testbed.dataset import MAX_ATTEMPTS, STREAMS, VALIDATION_SHARE
+from trl_vade.testbed.model import FORMAT_VERSION as MODEL_VERSION
 from trl_vade.testbed.model import build_model
-from trl_vade.testbed.pretrained import FORMAT_VERSION as MODEL_VERSION
 from trl_vade.testbed.processor import build_processor
 from trl_vade.testbed.sft import IGNORED
 

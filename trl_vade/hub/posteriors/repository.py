@@ -25,8 +25,7 @@ from trl_vade.files import packaged
 from trl_vade.samplers.snapshot import POSTERIOR_FILE, load_snapshot
 
 from ..card_parts import markdown_table
-from ..failures import FAILURES, in_one_line
-from ..uploading import HubTarget, branch_of, ensure_repo, is_hub_id, send_folder, with_retries
+from ..uploading import FAILURES, HubTarget, branch_of, ensure_repo, in_one_line, is_hub_id, send_folder, with_retries
 from .table import PosteriorTable, arrow_of, fact_rows, hub_link, posterior_table, sample_rows, text_histogram
 
 TABLE_FILE = "posterior.parquet"

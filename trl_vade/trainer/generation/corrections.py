@@ -12,8 +12,7 @@ from trl import GRPOConfig
 from trl_vade.errors import EngineError
 
 from ..batch_rows import has_pixels_by_row
-from .colocated import correct_colocated_requests, image_token_of_qwen
-from .engine_processor import refuse_other_processor_of_server
+from .colocated import correct_colocated_requests, image_token_of_qwen, refuse_other_processor_of_server
 
 logger = get_logger(__name__)
 
