@@ -7,7 +7,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from trl_vade.cli.tables import print_columns
+from trl_vade.cli.commands import print_columns
 from trl_vade.errors import ConfigurationError, VADEError
 
 from .sources import SOURCES, VALIDATION_SHARE

@@ -17,9 +17,8 @@ from transformers import (
 from trl_vade.testbed import build_dataset, load_testbed_model
 from trl_vade.testbed import model as model_module
 from trl_vade.testbed.dataset import iter_scenes
-from trl_vade.testbed.model import build_model
+from trl_vade.testbed.model import IGNORED, SFTSettings, build_model, encode_batch, finetune
 from trl_vade.testbed.processor import SPECIAL_TOKENS, build_processor
-from trl_vade.testbed.sft import IGNORED, SFTSettings, encode_batch, finetune
 
 SHORT = SFTSettings(steps=4, batch_size=8, warmup_steps=1)
 

@@ -124,7 +124,7 @@ def report(
     from trl_vade.selection.report.summary import summary_rows, verdict
     from trl_vade.selection.report.writing import PAGE_FILE, REPORT_FILE, SUMMARY_FILE, write_report
 
-    from .tables import print_table
+    from .commands import print_table
 
     summary = write_report(output_dir)
     if as_json:

@@ -18,9 +18,9 @@ from trl_vade.trainer.batch import MAX_REFILLS
 from trl_vade.trainer.grpo_config import VADEGRPOConfig
 from trl_vade.trainer.presets import is_adaptive, setting
 
+from .commands import print_table
 from .parsing import CommandArguments, Parser, VADEScriptArguments
 from .recipes import TESTBED, accelerate_file, pick_split
-from .tables import print_table
 
 
 @dataclass(frozen=True)
@@ -168,14 +168,12 @@ def _processes(command: CommandArguments, script_args: VADEScriptArguments) -> i
             return int(yaml.safe_load(path.read_text(encoding="utf-8"))["num_processes"])
         except (OSError, ValueError, TypeError, KeyError, yaml.YAMLError) as error:
             raise ConfigurationError(
-                f"{path} is no accelerate configuration with num_processes ({error!r}). Give --num_processes, or a "
-                "file as `accelerate config` writes it."
+                f"{path} is no accelerate configuration with num_processes ({error!r}). Give --num_processes."
             ) from error
     return max(int(command.num_processes or os.environ.get("WORLD_SIZE") or script_args.plan_processes), 1)
 
 
 def _number_of_rows(script_args: VADEScriptArguments) -> int:
-    """Return the rows of the training split: of a data set that is here, or as told. Nothing is downloaded."""
     name = script_args.dataset_name
     if (name == TESTBED or Path(str(name)).exists()) and not script_args.dataset_streaming:
         return len(pick_split(script_args.load_splits(), "--dataset_train_split", script_args.dataset_train_split))

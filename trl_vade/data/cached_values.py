@@ -54,7 +54,6 @@ def holds_images(dataset: Dataset) -> bool:
 
 
 def _image_files(dataset: Dataset) -> list[tuple[Any, ...]]:
-    """Return name, size (bytes) and modification time (ns) of all image files outside the table, sorted by name."""
     names = (
         sorted({name for column in dataset.data.columns for name in _named(column)}) if holds_images(dataset) else []
     )

@@ -161,8 +161,7 @@ class RowDecoder:
                 raise ImageDecodeError(
                     f"Row {number} (id {row.get('id')!r}), column {column!r}: an image cannot be decoded: "
                     f"{type(error).__name__}: {error}. Repair the file, and resume from the last checkpoint. Or drop "
-                    "the row, which makes another data set: then start a new run from the checkpoint's weights, with "
-                    "vade_posterior_init=<checkpoint>."
+                    "the row, and start a new run from its weights, with vade_posterior_init=<checkpoint>."
                 ) from error
         return row
 

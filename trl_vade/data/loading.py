@@ -97,12 +97,6 @@ class RowLoader:
         here = torch.tensor([[some, all(map(has_images, rows))]], device=self.accelerator.device)
         answers, complete = gather(here).T
         self.images_on_all_processes = bool(answers.all())
-        self._refuse_mixed_rows_where_weights_are_sharded(answers, complete)
-        if some or not answers.any() or not is_conversational(rows[0]):
-            return rows
-        return [{**row, "prompt": prepare_multimodal_messages(row["prompt"])} for row in rows]
-
-    def _refuse_mixed_rows_where_weights_are_sharded(self, answers: torch.Tensor, complete: torch.Tensor) -> None:
         # gloo aborts with a size mismatch; NCCL would hang. Mixed rows on one process fail, too, since TRL splits them
         # into micro-batches.
         backend = DistributedBackend(self.accelerator)
@@ -112,3 +106,6 @@ class RowLoader:
                 "DeepSpeed ZeRO-3). A process without images would not gather the weights of the vision tower, and "
                 "the others would wait for it. Use rows that all have images, rows without images, or no sharding."
             )
+        if some or not answers.any() or not is_conversational(rows[0]):
+            return rows
+        return [{**row, "prompt": prepare_multimodal_messages(row["prompt"])} for row in rows]

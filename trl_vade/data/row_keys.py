@@ -87,7 +87,6 @@ def dataset_fingerprint(keys: NDArray[np.int64]) -> str:
 
 
 def _with_copies_apart(keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Replace the keys of all copies but the first."""
     rows, apart, seen = _alike(keys), np.array(keys), Counter[int]()
     for row, key in zip(rows.tolist(), keys[rows].tolist(), strict=True):
         if seen[key]:

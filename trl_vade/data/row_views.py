@@ -26,7 +26,8 @@ def describe_row(rows: Dataset, number: int, *, picture: bool = True) -> dict[st
     row = rows.with_format(None).select_columns(columns)[number] if columns else {}
     answer = next((row[name] for name in ANSWERS if row.get(name) is not None), None)
     texts = {"id": row.get("id"), "question": plain_text(row.get("prompt")) or None, "answer": answer}
-    described = {name: cut(str(value)) for name, value in texts.items() if value is not None}
+    described = {name: str(value) for name, value in texts.items() if value is not None}
+    described |= {name: f"{text[: MOST_SIGNS - 3]}..." for name, text in described.items() if len(text) > MOST_SIGNS}
     image = next(iter(row.get("images") or []), None) or row.get("image")
     if isinstance(image, Image.Image):
         described["picture"] = data_url(image)
@@ -57,11 +58,6 @@ def _content(content: Any) -> str:
     if isinstance(content, list):
         return " ".join(part["text"] for part in content if part.get("text"))
     return content or ""
-
-
-def cut(text: str) -> str:
-    """Return the text with at most `MOST_SIGNS` characters."""
-    return text if len(text) <= MOST_SIGNS else f"{text[: MOST_SIGNS - 3]}..."
 
 
 def data_url(image: Image.Image) -> str:

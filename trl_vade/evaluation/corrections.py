@@ -25,15 +25,10 @@ def correct(instruction: str | None, system_prompt: str | None) -> None:
     # Each manager indexes about a thousand task files, which takes three seconds; ours include them by path.
     tasks.TaskManager.__init__ = functools.partialmethod(tasks.TaskManager.__init__, include_defaults=False)
     stock = ConfigurableMessagesTask.doc_to_messages
-    ConfigurableMessagesTask.doc_to_messages = _with_texts(stock, instruction, system_prompt)
 
-
-def _with_texts(doc_to_messages: Any, instruction: str | None, system_prompt: str | None) -> Any:
-    """Add an instruction and a system prompt, which models that take messages ignore (models/chat/qwen2_5_vl.py)."""
-
-    @functools.wraps(doc_to_messages)
+    @functools.wraps(stock)  # models that take messages ignore a system prompt (models/chat/qwen2_5_vl.py)
     def with_texts(self: Any, row: dict[str, Any], **named: Any) -> Any:
-        messages = doc_to_messages(self, row, **named)
+        messages = stock(self, row, **named)
         if instruction and not callable(self.config.doc_to_messages):  # rows in the trainer's form have it already
             last = [part for part in messages[-1]["content"] if part["type"] == "text"][-1]
             last["text"] = f"{last['text']}\n\n{instruction}"
@@ -41,7 +36,7 @@ def _with_texts(doc_to_messages: Any, instruction: str | None, system_prompt: st
             messages.insert(0, {"role": "system", "content": [{"type": "text", "text": system_prompt}]})
         return messages
 
-    return with_texts
+    ConfigurableMessagesTask.doc_to_messages = with_texts
 
 
 def keep_one_model(name: str, arguments: Mapping[str, Any], repetition_penalty: float) -> None:

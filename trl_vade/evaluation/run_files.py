@@ -55,8 +55,7 @@ def read_run(folder: Path, benchmark: Benchmark, seed: int, limit: int | None) -
     except (OSError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         what = f"{error}" if type(error) is ValueError else f"{type(error).__name__}: {error}"
         raise EvaluationError(
-            f"The run {folder} is not valid: {what}. Look into the newest file of the folder logs, and run the same "
-            "command again: finished runs are kept."
+            f"The run {folder} is not valid: {what}. See the newest file of the folder logs. Run the command again."
         ) from error
 
 
@@ -122,7 +121,7 @@ def _unreadable_verdicts(folder: Path, samples: Sequence[Mapping[str, Any]]) -> 
     count, example = judge["unreadable"] + len(foreign), judge["example"] or "".join(foreign[:1])
     _require(
         count <= UNREADABLE_SHARE * judge["calls"],
-        f"{count} of the judge's {judge['calls']} answers have no verdict, such as {abbreviated(example)}; at most "
-        f"{UNREADABLE_SHARE:.0%} may lack one",
+        f"{count} of the judge's {judge['calls']} answers have no verdict, such as {abbreviated(example)}; "
+        f"{UNREADABLE_SHARE:.0%} may",
     )
     return int(count)

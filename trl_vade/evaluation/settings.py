@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from trl_vade.errors import ConfigurationError, EvaluationError
-from trl_vade.rewards.functions import INSTRUCTION
 
 from .benchmarks import FIVE, Benchmark, find_benchmarks
 from .judge import Judge, served_models, told
@@ -94,11 +93,6 @@ def check(evaluation: Evaluation) -> list[Benchmark]:
     if unused := [name for name in data if name == "testbed" or name not in evaluation.tasks]:
         raise ConfigurationError(f"--data {','.join(unused)}: it is not among --tasks, or has its own rows.")
     return benchmarks
-
-
-def instruction_text(text: str | None) -> str | None:
-    """Return the instruction of the training mixture for "mixture", and any other text as it is."""
-    return INSTRUCTION if text == "mixture" else text
 
 
 def versions() -> dict[str, str]:

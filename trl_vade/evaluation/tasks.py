@@ -65,8 +65,7 @@ def task_folder(evaluation: Evaluation, benchmarks: Sequence[Benchmark]) -> Iter
 def testbed_rows() -> Path:
     """Return the folder of the testbed's validation split, made if needed."""
     from trl_vade.testbed import load_testbed_dataset
-    from trl_vade.testbed.cache import cached_directory
-    from trl_vade.testbed.dataset import FORMAT_VERSION
+    from trl_vade.testbed.dataset import FORMAT_VERSION, cached_directory
 
     def build(directory: Path) -> None:
         load_testbed_dataset()["validation"].to_parquet(directory / "validation-00000-of-00001.parquet")

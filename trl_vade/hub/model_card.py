@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import ModelCard, ModelCardData
+from huggingface_hub import ModelCard
 from jinja2 import Environment, StrictUndefined
 
 from trl_vade.files import packaged, save_whole
@@ -43,7 +43,12 @@ def complete_model_card(
     posterior.
     """
     card = ModelCard(path.read_text(encoding="utf-8"))
-    complete_metadata(card.data, facts, vision=vision)
+    data = card.data
+    data.library_name = data.library_name or "transformers"
+    data.pipeline_tag = "image-text-to-text" if vision else "text-generation"
+    data.base_model = facts.get("base_model") or hub_id(data.base_model)  # the Hub refuses a local path
+    data.datasets = [facts["dataset"]] if facts.get("dataset") else None
+    data.tags = sorted({*(data.tags or []), *TAGS})  # TRL's tags come from a set, in another order in each process
     values = {name: facts.get(name.removeprefix("vade_")) for name in settings}
     values |= {name: facts.get(name) for name in ("num_generations", "temperature", "seed")} | facts["recipe"]
     recipe = [[code(name), one_line(value, 200)] for name, value in values.items() if value is not None]
@@ -67,12 +72,3 @@ def complete_model_card(
     before = before.replace("[None](https://huggingface.co/None)", "a model in a local folder")
     card.text = f"{before.rstrip()}\n\n{START}\n\n{sections}\n\n{END}\n{rest.partition(END)[2].lstrip()}"
     save_whole(path, str(card).encode())
-
-
-def complete_metadata(data: ModelCardData, facts: Mapping[str, Any], *, vision: bool) -> None:
-    """Add facts to the metadata of TRL's card, in place, and remove values that the Hub refuses; idempotent."""
-    data.library_name = data.library_name or "transformers"
-    data.pipeline_tag = "image-text-to-text" if vision else "text-generation"
-    data.base_model = facts.get("base_model") or hub_id(data.base_model)
-    data.datasets = [facts["dataset"]] if facts.get("dataset") else None
-    data.tags = sorted({*(data.tags or []), *TAGS})  # TRL's tags come from a set, in another order in each process

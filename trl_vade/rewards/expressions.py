@@ -36,9 +36,8 @@ class Worker:
         if started != "ready":
             self.end()
             raise ConfigurationError(
-                "The process that compares expressions (trl_vade/rewards/expression_worker.py) did not start: "
-                f"{started or 'its output is above'}. Reinstall math-verify with {INSTALL} --force-reinstall, or give "
-                "the process more memory."
+                f"trl_vade/rewards/expression_worker.py did not start: {started or 'its output is above'}. Reinstall "
+                f"math-verify with {INSTALL} --force-reinstall, or give the process more memory."
             )
 
     def ask(self, question: str) -> str:

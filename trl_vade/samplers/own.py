@@ -184,8 +184,7 @@ def make_own(value: str, num_samples: int, *, seed: int, **decays: Any) -> Poste
     except TypeError as error:
         raise ConfigurationError(
             f"vade_sampler={value!r} is called as {value.partition(':')[2]}({num_samples}, seed={seed}), which "
-            f"failed: {error}. It must take these arguments and return a sampler, which has the verbs {VERBS}. Or "
-            "pass a sampler that is made with others."
+            f"failed: {error}. It must return a sampler with the verbs {VERBS}. Or pass one that is made."
         ) from error
     sampler = made
     if not isinstance(sampler, PosteriorSampler):
@@ -206,5 +205,4 @@ def make_own(value: str, num_samples: int, *, seed: int, **decays: Any) -> Poste
 
 
 def _makes(found: Any) -> bool:
-    """Return whether it is a class or function that makes samplers, and no sampler itself."""
     return isinstance(found, type) or not isinstance(found, PromptSampler)

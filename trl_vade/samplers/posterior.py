@@ -172,8 +172,7 @@ class BetaPosterior:
         wrong = rows[(rows < 0) | (rows >= self.num_samples)]
         if wrong.size:
             raise ObservationError(
-                f"sample_index holds {wrong[:8].tolist()}; rows must be in [0, {self.num_samples}), the positions in "
-                "the training set."
+                f"sample_index holds {wrong[:8].tolist()}; rows are places in the data set, [0, {self.num_samples})."
             )
         return rows.astype(np.int64)
 
@@ -208,8 +207,8 @@ def _check_saved(state: Mapping[str, Any], num_samples: int) -> int:
     size = getattr(arrays[0], "size", 0)
     if kinds != [f"{dtype} ({size},)" for dtype in ("int64", "float64", "float64", "int64", "int64")]:
         raise SnapshotCorruptError(
-            f"The saved {', '.join(STATE_ARRAYS)} are {', '.join(kinds)}; they must be int64 and, alpha and beta, "
-            f"float64 vectors of one length. {DAMAGED}"
+            f"The saved {', '.join(STATE_ARRAYS)} are {', '.join(kinds)}; they must be int64 vectors of one length, "
+            f"alpha and beta float64. {DAMAGED}"
         )
     rows, alpha, beta, last, visits = arrays
     most = MOST_TRIALS * visits

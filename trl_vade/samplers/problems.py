@@ -66,8 +66,7 @@ class Problems:
         rows, number = np.flatnonzero(variants.kind), variants.num_variants
         if groups > number.max():
             raise ConfigurationError(
-                f"variant_groups is {groups}, and no row has more than {number.max()} variants. Set a smaller number, "
-                "or build more kinds of variants."
+                f"variant_groups is {groups}, and no row has more than {number.max()} variants. Set a smaller number."
             )
         self.originals: IntArray = np.flatnonzero(number >= groups)  # those that can be drawn, (P,), ascending
         self.size = 1 + groups  # the rows of a problem in a draw
@@ -135,8 +134,8 @@ def problems_of(variants: Any, groups: Any, match: Any, num_samples: int) -> tup
         return None, {}
     if not isinstance(variants, VariantRows) or variants.of.size != num_samples:
         raise ConfigurationError(
-            f"variants is {abbreviated(variants)} with variant_groups={groups}; it must be the VariantRows of the "
-            f"sampler's {num_samples} rows."
+            f"variants is {abbreviated(variants)} with variant_groups={groups}; it must be the VariantRows of all "
+            f"{num_samples} rows."
         )
     settings = {"variants": variants.digest, "variant_groups": groups}
     return (Problems(variants, groups, match), settings | {"variant_match": match}) if groups else (None, settings)

@@ -110,7 +110,6 @@ class SelectionLog:
                 lines.append(json.loads(text))
             except (ValueError, RecursionError) as error:
                 raise SnapshotCorruptError(
-                    f"Line {len(lines) + 1} of {self.path} was damaged ({type(error).__name__}). Restore the file "
-                    "from a copy: a replay needs every line."
+                    f"Line {len(lines) + 1} of {self.path} was damaged ({type(error).__name__}): put a copy back."
                 ) from error
         return lines

@@ -26,11 +26,15 @@ from trl_vade.rewards.functions import Completion, text_of
 from .batch_metrics import InFlight
 from .feedback import Feedback
 from .outcomes import GroupOutcomes
-from .rollouts import enough_for
 
 logger = get_logger(__name__)
 
 MOST_SAID = 20_000  # completions, of 600 characters at most
+
+
+def enough_for(live: int, parts: int) -> int:
+    """Return the smallest number of rows, at least `live`, that divides into `parts` parts of at least one row."""
+    return max(1, -(-live // parts)) * parts
 
 
 class OnTimeSelection:

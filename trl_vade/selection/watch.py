@@ -108,7 +108,6 @@ class GradientWatch:
         if self._alike in DUE:
             return (
                 f"The rewards differ, but in {self._alike} generation batches all answers of each group counted "
-                f"alike{told}. Selection needs answers that differ: set vade_success_threshold to a reward that "
-                "only some answers reach, or to 'spread'."
+                f"alike{told}. Set vade_success_threshold to a reward that only some answers reach, or to 'spread'."
             )
         return None

@@ -95,7 +95,6 @@ def build_tokenizer() -> Qwen2Tokenizer:
 
 
 def _sentences() -> list[str]:
-    """Return all questions and answers of the testbed, in a fixed order."""
     colours = tuple(COLOURS)
     questions = [COUNT_QUESTION, *BAR_QUESTIONS, *DIGIT_QUESTIONS, COLOUR_QUESTION]
     questions += [f"How many {colour} shapes are there?" for colour in colours]

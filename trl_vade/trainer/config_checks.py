@@ -30,8 +30,7 @@ def validate(args: Any, config: type) -> None:
     if args.use_vllm and args.vllm_mode == "colocate" and "seed" in (args.generation_kwargs or {}):
         raise ConfigurationError(
             f"generation_kwargs has seed={abbreviated(args.generation_kwargs['seed'])} with vllm_mode='colocate': a "
-            "prompt that comes again would get the same answers, however the policy changed. Remove it; `seed` seeds "
-            "the run."
+            "prompt that comes again would get the same answers. Remove it; `seed` seeds the run."
         )
     refuse_lossless(args, reason_against_lossless(args))
     if args.vade_variants is not None:
@@ -43,7 +42,10 @@ def validate(args: Any, config: type) -> None:
 def check_own_settings(args: Any, config: type) -> None:
     """Check the settings of VADE, which need no others. `vade_success_threshold` may come as a text."""
     if isinstance(args.vade_success_threshold, str):
-        args.vade_success_threshold = _threshold_of(args.vade_success_threshold)
+        word = args.vade_success_threshold.lower()
+        args.vade_success_threshold = None if word in ("none", "null") else word
+        with suppress(ValueError):
+            args.vade_success_threshold = float(word)
     check_settings(args, config)
     check_sampler(args.vade_sampler)
     init = setting(args, "posterior_init")
@@ -64,14 +66,6 @@ def check_own_settings(args: Any, config: type) -> None:
             )
 
 
-def _threshold_of(text: str) -> float | str | None:
-    """Return the threshold that a flag or a recipe gives as a text."""
-    word = text.lower()
-    with suppress(ValueError):
-        return float(word)
-    return None if word in ("none", "null") else word
-
-
 def _check_variants(args: Any) -> None:
     pairs = f"vade_variants={args.vade_variants!r} and vade_variant_groups={args.vade_variant_groups}"
     groups, together = args.generation_batch_size // args.num_generations, 1 + args.vade_variant_groups
@@ -79,8 +73,7 @@ def _check_variants(args: Any) -> None:
         if (args.vade_variant_match, args.vade_advantage) != ("posterior", "local"):
             raise ConfigurationError(
                 f"{pairs} with vade_variant_match={args.vade_variant_match!r} and vade_advantage="
-                f"{args.vade_advantage!r}: each row is chosen by itself, so that no group has variants beside it. Set "
-                "vade_variant_groups=1, or leave both out."
+                f"{args.vade_advantage!r}: no group has variants beside it. Set vade_variant_groups=1, or neither."
             )
         return
     if groups % together:
@@ -126,8 +119,7 @@ def _check_replay(args: Any) -> None:
         raise ConfigurationError(
             f"vade_replay={args.vade_replay} with gradient_accumulation_steps={args.gradient_accumulation_steps} and "
             f"steps_per_generation={args.steps_per_generation}: an optimiser step takes several generation batches, "
-            "and a group would be in it twice. Set steps_per_generation to gradient_accumulation_steps, or "
-            "vade_replay=0."
+            "and may have a group twice. Set steps_per_generation to gradient_accumulation_steps, or vade_replay=0."
         )
 
 

@@ -131,28 +131,22 @@ class VADEGRPOConfig(GRPOConfig):
     vade_variants: str | None = None
     vade_variant_groups: Annotated[int, {"range": "[0, 100]", "needs": "vade_variants"}] = 1
     vade_variant_match: Annotated[Literal["posterior", "difficulty"], {"needs": "vade_variants"}] = "posterior"
-    vade_advantage: Annotated[
-        Literal["local", "global", "local+global", "diva"],
-        {"needs": "vade_variants"},
-    ] = "local"
+    vade_advantage: Annotated[Literal["local", "global", "local+global", "diva"], {"needs": "vade_variants"}] = "local"
     vade_posterior_init: Annotated[str | None, {"of": "posterior"}] = None
     vade_warm_start_discount: Annotated[float, {"range": "(0, 1]", "of": "posterior"}] = 0.2
     vade_dynamic_sampling: bool = False
     vade_down_sampling: Literal["none", "lossless", "live", "rows", "d3s"] | None = None
     vade_replay: Annotated[int, {"range": "[0, 1000]"}] = 0
     vade_keep_rollouts: Annotated[
-        list[float] | None,
-        {"range": "(0, 1]", "needs": "vade_down_sampling", "values": ("rows", "d3s")},
+        list[float] | None, {"range": "(0, 1]", "needs": "vade_down_sampling", "values": ("rows", "d3s")}
     ] = None
     vade_keep_tokens: Annotated[
-        list[float] | None,
-        {"range": "(0, 1]", "needs": "vade_down_sampling", "values": ("d3s",)},
+        list[float] | None, {"range": "(0, 1]", "needs": "vade_down_sampling", "values": ("d3s",)}
     ] = None
     vade_images_once: Annotated[bool, {"card": False}] = True
     vade_success_reward: Annotated[str | None, {"card": False}] = None
     vade_success_threshold: Annotated[
-        float | str | None,
-        {"range": "[-3.4e38, 3.4e38]", "words": ("auto", "spread"), "card": False},
+        float | str | None, {"range": "[-3.4e38, 3.4e38]", "words": ("auto", "spread"), "card": False}
     ] = "auto"
     vade_max_prompt_length: Annotated[int | None, {"range": "[1, 1e9]"}] = None
     vade_posterior_hub_id: Annotated[str | None, {"card": False}] = None

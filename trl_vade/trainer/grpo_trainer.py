@@ -20,7 +20,7 @@ from trl_vade.selection.on_time import OnTimeSelection
 
 from .batch import GenerationBatch
 from .batch_rows import with_gradient, with_pixels_counted
-from .callbacks import LastCheckpoint, StepTimer, callback_of
+from .callbacks import LastCheckpoint, StepTimer, TaskMetrics, callback_of, pictures_once
 from .checkpoint.resuming import (
     checkpoint_being_saved,
     index_weights,
@@ -35,7 +35,6 @@ from .generation.corrections import correct_generation, without_missing_images
 from .images.once import ImagesOnce
 from .initial_posterior import may_resume, read_warm_start
 from .loader import draws_apart, numbers_of, of_tickets, rows_of_batch
-from .logs import TaskMetrics, pictures_once
 from .preflight import look_over
 from .presets import is_adaptive
 from .report import PRIVATE, VADEReportCallback, push_checkpoint, push_now, write_model_card
@@ -91,8 +90,6 @@ class VADEGRPOTrainer(GRPOTrainer):
     _line: tuple[str, tuple[tuple[str, int], ...]]  # its id and the line of its checkpoint, see `write_marker`
     _weights_left_out = False  # whether a checkpoint had weights that transformers passed over
 
-    # ---------------------------------------------------------------------------------------------------- the start
-
     def __init__(self, *positional: Any, **named: Any):
         signature = inspect.signature(GRPOTrainer.__init__)
         # A class between this one and GRPOTrainer may take other arguments, and fewer positional ones.
@@ -146,8 +143,6 @@ class VADEGRPOTrainer(GRPOTrainer):
         if self.selection is not None and self.args.dataloader_persistent_workers:  # these draw a seed once
             draws_apart(self.callback_handler.train_dataloader, self.args.seed)
 
-    # ----------------------------------------------------------------------------------------------------- the rows
-
     def get_train_dataloader(self):
         """Return TRL's data loader over tickets: same length and repeats, and no row is chosen or decoded ahead."""
         if self.selection is None:
@@ -166,8 +161,6 @@ class VADEGRPOTrainer(GRPOTrainer):
                 self._buffered_inputs = self._batch.thinning.thin(self._buffered_inputs, last)
                 inputs = self._buffered_inputs[self._step % self.args.steps_per_generation]
             return inputs
-
-    # ------------------------------------------------------------------------------------------- a generation batch
 
     def _generate_and_score_completions(self, inputs, *more, **named):
         """Generate and score first, and refill; then let TRL prepare the batch. Process each of its images once."""
@@ -219,8 +212,6 @@ class VADEGRPOTrainer(GRPOTrainer):
                 return forward(*positional, **with_pixels_counted(named))
             return self._batch.thinning.logps(forward, *positional, **named)
 
-    # ----------------------------------------------------------------------------------------------------- the loss
-
     def _compute_loss(self, model, inputs, *more, **named):
         """Count the rows and tokens trained on. Weigh a mean over the kept rows like one over all rows."""
         if self._batch is None or not self.model.training:
@@ -235,8 +226,6 @@ class VADEGRPOTrainer(GRPOTrainer):
             self._task_metrics.add_to(self._metrics["eval"])
         with pictures_once():
             super().log(logs, start_time, *more, **named)
-
-    # ---------------------------------------------------------------------------------------------- the checkpoints
 
     def _save_checkpoint(self, model, trial, *more, **named):
         with checkpoint_being_saved(self, trial) as folder:
@@ -280,8 +269,6 @@ class VADEGRPOTrainer(GRPOTrainer):
         super()._load_optimizer_and_scheduler(checkpoint, *more, **named)
         if checkpoint is not None:
             load_states(self, checkpoint)
-
-    # ------------------------------------------------------------------------------------------------------ the Hub
 
     def init_hf_repo(self, token=None, private=None):
         """Create the repository and its branch, unless offline. All processes must call it: they get name or error."""

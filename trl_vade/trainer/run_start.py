@@ -17,11 +17,10 @@ from trl_vade.errors import CheckpointSaveError, ConfigurationError
 from trl_vade.processes import on_main_process
 
 from .batch import GenerationBatch
-from .callbacks import TrainedCounts, callback_of
+from .callbacks import TaskMetrics, TrainedCounts, callback_of
 from .checkpoint.resuming import resolve_checkpoint
 from .console import VADEConsoleCallback
 from .images.once import ImagesOnce
-from .logs import TaskMetrics
 from .preflight import lay_out_rows, resolve_args, settle_choice
 from .presets import is_adaptive
 from .seams import never_tried
@@ -94,8 +93,7 @@ def _hold(folder: Path) -> IO[str]:
         except (BlockingIOError, PermissionError):
             file.seek(0)
             raise ConfigurationError(
-                f"output_dir={str(folder)!r} is in use by another run ({file.read().strip()}). Wait for its "
-                "end, stop it, or set another output_dir."
+                f"output_dir={str(folder)!r} is in use by another run ({file.read().strip()}). Stop one of them."
             ) from None
         except (ImportError, OSError):  # Windows, or a file system without locks
             pass
@@ -154,7 +152,6 @@ def set_choice(trainer: Any, chooses: bool) -> None:
 
 
 def _look_at_rows(trainer: Any) -> None:
-    """Check the new `train_dataset`, drop overlong rows and settle who chooses, as the constructor does."""
     given = {name: getattr(trainer, name) for name in ("train_dataset", "processing_class", "tools")}
     given["environment_factory"] = trainer.environment_factories
     lay_out_rows(given, trainer.args)

@@ -1,16 +1,10 @@
 """Training on a part of each generation batch: without rows that have no gradient, or on D3S's choice.
 
-TRL 1.16 runs every forward and backward pass over all rows, those with an advantage of 0 included. With the methods
-here a batch goes three ways that TRL's does not:
+TRL 1.16 runs every forward and backward pass over all rows, those with an advantage of 0 included. Here the passes
+before the loss (old and reference log-probabilities) take the rows with a gradient alone. As many micro-batches as
+before are made again from the kept rows, with the padding cut. Completions of one image may come side by side.
 
-1. The rewards are computed as soon as the completions are there. The passes before the loss (old and reference
-   log-probabilities) then take the rows with a gradient alone.
-2. The micro-batches of the batch are made again from the kept rows. Their number stays, so they get smaller. Their
-   padding is cut to their longest prompt and completion. Completions of one image may come side by side.
-3. In the loss, D3S detaches the tokens that it does not choose.
-
-The sampler's feedback is of all rows. So are TRL's logs, but for the means that the loss logs, such as the entropy:
-these are of the rows trained on.
+The sampler's feedback is of all rows. So are TRL's logs, but for the means that the loss logs, such as the entropy.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,15 +17,21 @@ from accelerate.logging import get_logger
 from numpy.typing import NDArray
 from trl.trainer.utils import split_pixel_values_by_grid, split_tensor_dict, unsplit_pixel_values_by_grid
 
-from trl_vade.selection.rollouts import enough_for, first_of, in_parts, most_varied, scheduled, side_by_side, spread
+from trl_vade.selection.on_time import enough_for
 
 from .batch_rows import (
     Batch,
     cut_padding,
+    first_of,
     images_to_move,
+    in_parts,
     joined,
     loss_mask,
+    most_varied,
     row_advantages,
+    scheduled,
+    side_by_side,
+    spread,
     taken,
     with_pixels_counted,
 )
@@ -228,7 +228,7 @@ class Thinning:
             return np.arange(len(advantages))
         if self.mode in ("lossless", "live"):
             return self._scored
-        share = scheduled(schedule(self._trainer.args, "vade_keep_rollouts"), self._progress)
+        share = self._share("vade_keep_rollouts")
         n = min(in_parts(len(advantages) * share, parts), len(self._scored))
         places = most_varied(advantages, n)
         live = places[advantages[places] != 0.0]
@@ -237,9 +237,9 @@ class Thinning:
         fill = fill[np.argsort(advantages[fill] != 0.0, kind="stable")]
         return np.sort(np.concatenate([live, fill[: n - len(live)]]))
 
-    @property
-    def _progress(self) -> float:
-        return self._trainer.state.global_step / max(self._trainer.state.max_steps, 1)
+    def _share(self, setting: str) -> float:
+        state = self._trainer.state
+        return scheduled(schedule(self._trainer.args, setting), state.global_step / max(state.max_steps, 1))
 
     def _log(self, advantages: NDArray[np.float64], kept: NDArray[np.int64]) -> None:
         accelerator, metrics = self._trainer.accelerator, self._trainer._metrics["train"]
@@ -257,9 +257,8 @@ class Thinning:
 
     def _choose_tokens(self, logps: torch.Tensor, entropies: torch.Tensor) -> torch.Tensor:
         """Detach the tokens outside the share with the largest |advantage| x entropy (D3S, section 3.2)."""
-        batch, share = self._micro_batch, scheduled(schedule(self._trainer.args, "vade_keep_tokens"), self._progress)
-        advantages = batch["advantages"]
+        batch, advantages = self._micro_batch, self._micro_batch["advantages"]
         key = (advantages if advantages.dim() > 1 else advantages[:, None]).abs() * entropies.detach()
-        chosen = self._trainer.get_high_entropy_mask(key, loss_mask(batch), 1.0 - share)
+        chosen = self._trainer.get_high_entropy_mask(key, loss_mask(batch), 1.0 - self._share("vade_keep_tokens"))
         self._chosen = (chosen & (key > 0)).sum()
         return torch.where(chosen, logps, logps.detach())

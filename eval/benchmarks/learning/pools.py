@@ -14,8 +14,7 @@ from datasets.table import InMemoryTable
 from tqdm.auto import tqdm
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
-from trl_vade.testbed.cache import cached_directory, settings_digest
-from trl_vade.testbed.dataset import FEATURES, encode_png, iter_scenes, scene_digest
+from trl_vade.testbed.dataset import FEATURES, cached_directory, encode_png, iter_scenes, scene_digest, settings_digest
 from trl_vade.testbed.dataset import FORMAT_VERSION as DATA_VERSION
 from trl_vade.testbed.model import FORMAT_VERSION as MODEL_VERSION
 from trl_vade.testbed.model import load_testbed_model

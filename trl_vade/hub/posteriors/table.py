@@ -55,10 +55,7 @@ class PosteriorTable:
 
 
 def posterior_table(
-    snapshot: Snapshot,
-    *,
-    sample_id: Sequence[str] | None = None,
-    task: list[str | None] | None = None,
+    snapshot: Snapshot, *, sample_id: Sequence[str] | None = None, task: list[str | None] | None = None
 ) -> PosteriorTable:
     """Return the counts of `snapshot`, decayed to its step, as a table. It takes memory for the scored rows alone.
 

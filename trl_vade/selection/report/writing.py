@@ -85,7 +85,6 @@ def _values(run: Run, name: str) -> list[float]:
 
 
 def _last(run: Run, name: str) -> float | None:
-    """Return the mean of a metric in the last quarter of its log entries."""
     values = _values(run, name)
     return statistics.fmean(values[-max(len(values) // 4, 1) :]) if values else None
 
@@ -103,7 +102,6 @@ def _lists(run: Run) -> dict[str, list[dict[str, Any]]]:
 
 
 def _words(value: Any) -> str:
-    """Return a value of `vade_run.json` as a person reads it."""
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {_words(part)}" for name, part in value.items())
     return "; ".join(map(_words, value)) if isinstance(value, list) else f"{value}"

@@ -87,7 +87,12 @@ def resume_batch_in_use(trainer: Any, checkpoint: str | os.PathLike[str], run: d
             for key in file.keys():  # noqa: SIM118
                 place, _, name = key.partition("/")
                 [*batch, pixels][int(place)][name] = file.get_tensor(key)
-        store = process_again(trainer, rows) if rows is not None and digests else PixelStore(of_rows=rows)
+        store = PixelStore(of_rows=rows)
+        if rows is not None and digests:  # read and process them as for their generation batch
+            prompts = prompts_of(with_image_lists(trainer.selection.loader.decoder.load(rows)))
+            with trainer._images.preparing(True):
+                trainer._tokenize_prompts(prompts)
+            store = replace(trainer._images.store, of_rows=rows)
         store.append(pixels)
         if _digests(store.tensors) != digests:
             raise ValueError(f"the pictures of the rows {rows} are others now, or the processor is another")
@@ -104,14 +109,6 @@ def resume_batch_in_use(trainer: Any, checkpoint: str | os.PathLike[str], run: d
     else:
         lost = f"has no groups that can be trained on again ({reason}). Those of the next batches are"
     logger.warning(f"{checkpoint} {lost}, so this run does not repeat the stopped run.")
-
-
-def process_again(trainer: Any, rows: list[int]) -> PixelStore:
-    """Return the pixels of rows, read and processed as for their generation batch."""
-    prompts = prompts_of(with_image_lists(trainer.selection.loader.decoder.load(rows)))
-    with trainer._images.preparing(True):
-        trainer._tokenize_prompts(prompts)
-    return replace(trainer._images.store, of_rows=rows)
 
 
 def _digests(tensors: dict[str, torch.Tensor]) -> dict[str, str]:

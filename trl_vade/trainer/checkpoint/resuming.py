@@ -43,12 +43,9 @@ def resolve_checkpoint(asked: Any, output_dir: str | os.PathLike[str], model: An
     chosen, notices = on_main_process(lambda: find_checkpoint(asked, output_dir))
     for notice in notices:
         logger.warning(notice)
-    if chosen:
-        _refuse_unfit(Path(chosen), model)
-    return chosen
-
-
-def _refuse_unfit(checkpoint: Path, model: Any) -> None:
+    if chosen is None:
+        return None
+    checkpoint = Path(chosen)
     try:
         TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_FILE))
     except Exception as error:
@@ -61,6 +58,7 @@ def _refuse_unfit(checkpoint: Path, model: Any) -> None:
             f"{checkpoint} holds {kinds[adapters]}, and this run trains {kinds[not adapters]}. Set peft_config "
             "(--use_peft) as its run did, or start a new run from its weights in another output_dir."
         )
+    return chosen
 
 
 def load_saved_weights(model: Any, directory: str | os.PathLike[str]) -> None:
@@ -207,7 +205,14 @@ def save_posterior(trainer: Any, directory: str | os.PathLike[str], *, checkpoin
     """
     selection = trainer.selection
     if checkpoint:
-        _refuse_differing_replicas(trainer)
+        digests = [digest[:12] for digest in gather_object([state_digest(selection.sampler)])]
+        if len({*digests}) > 1:
+            raise ReplicaDivergenceError(
+                f"The sampler's replicas differ at step {trainer.state.global_step}; their digests by process are "
+                f"{digests}. A likely cause is a reward function or a callback that calls trainer.selection on some "
+                "processes only, or a sampler of your own with random numbers that no seed fixes. Nothing was saved. "
+                "Remove the cause and resume from the previous checkpoint."
+            )
         save_batch_in_use(trainer, directory)
     if not trainer.args.should_save:
         return
@@ -245,18 +250,7 @@ def resume_posterior(trainer: Any, checkpoint: str | os.PathLike[str]) -> None:
     feedback.resume_log(run)
     if rules := sampler.changed_rules(snapshot.sampler_state):
         logger.warning(
-            f"Rules of the sampler differ from those of {checkpoint} (before, now): {abbreviated(rules)}. The counts, "
-            "the visits and the random stream go on."
+            f"Rules of the sampler differ from those of {checkpoint} (before, now): {abbreviated(rules)}. Its "
+            "evidence goes on."
         )
     resume_batch_in_use(trainer, checkpoint, run)
-
-
-def _refuse_differing_replicas(trainer: Any) -> None:
-    digests = [digest[:12] for digest in gather_object([state_digest(trainer.selection.sampler)])]
-    if len({*digests}) > 1:
-        raise ReplicaDivergenceError(
-            f"The sampler's replicas differ at step {trainer.state.global_step}; their digests by process are "
-            f"{digests}. A likely cause is a reward function or a callback that calls trainer.selection on some "
-            "processes only, or a sampler of your own with random numbers that no seed fixes. Nothing was saved. "
-            "Remove the cause and resume from the previous checkpoint."
-        )

@@ -111,7 +111,6 @@ def _ids_and_images(row: dict[str, Any]) -> tuple[list[int], list[int]]:
 
 
 def _one_each(output: Any) -> list[Any]:
-    """Split the answer with n completions into n answers with one completion each, as TRL expects."""
     alone = [copy.copy(output) for _ in output.outputs]
     for each, completion in zip(alone, output.outputs, strict=True):
         each.outputs = [completion]
@@ -166,7 +165,8 @@ def refuse_other_processor_of_server(trainer: Any) -> None:
     @functools.wraps(place)
     def compared(features, prompt_ids):
         placed = place(features, prompt_ids)
-        theirs, ours = (_tokens_of_images(side) for side in (features, placed))
+        sides = [side["mm_placeholders"]["image"] if side else [] for side in (features, placed)]
+        theirs, ours = ([place["length"] for place in side] for side in sides)
         if theirs != ours:
             size = json.dumps({"size": trainer.processing_class.image_processor.to_dict()["size"]})
             raise EngineError(
@@ -177,7 +177,3 @@ def refuse_other_processor_of_server(trainer: Any) -> None:
         return placed
 
     engine._place_features = compared
-
-
-def _tokens_of_images(features: dict[str, Any] | None) -> list[int]:
-    return [place["length"] for place in features["mm_placeholders"]["image"]] if features else []

@@ -54,9 +54,8 @@ def scaled_ratios_notice(args: GRPOConfig, trl_version: str) -> str | None:
     if not (cutting and corrects and Version(trl_version) < Version("1.17")):
         return None
     return (
-        f"{cutting} with vLLM and TRL {trl_version}: every importance ratio is multiplied by the probability that is "
-        "kept (huggingface/trl#6789, fixed in 1.17). Set top_p=1.0, top_k=0 and min_p=None, or "
-        "vllm_importance_sampling_correction=False."
+        f"{cutting} with vLLM and TRL {trl_version}: importance ratios are too small (huggingface/trl#6789, fixed in "
+        "1.17). Set top_p=1.0, top_k=0 and min_p=None, or vllm_importance_sampling_correction=False."
     )
 
 

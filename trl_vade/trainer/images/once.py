@@ -17,8 +17,7 @@ from trl_vade.selection.on_time import OnTimeSelection
 from ..config_checks import order_is_free
 from ..presets import is_adaptive
 from ..seams import lacking, own_views
-from .store import PixelStore, distinct, kept_once, repeated
-from .tower import has_dropout, pixels_in_place
+from .store import PixelStore, distinct, has_dropout, kept_once, pixels_in_place, repeated
 
 logger = get_logger(__name__)
 
@@ -29,11 +28,6 @@ def image_parts(prompts: list[Any]) -> Iterator[dict[str, Any]]:
         for message in prompt if isinstance(prompt, list) else []:
             if isinstance(message["content"], list):
                 yield from (part for part in message["content"] if part["type"] == "image" and "image" in part)
-
-
-def cuts_tiles(image_processor: Any) -> bool:
-    """Return whether images become numbers of tiles that TRL asks for again (InternVL, LFM2-VL)."""
-    return hasattr(image_processor, "crop_to_patches") or "spatial_shapes" in image_processor.model_input_names
 
 
 def processing_once(real: Any, known: dict[int, Any], store: PixelStore) -> Any:
@@ -94,7 +88,6 @@ def _flat(images: Any) -> Iterator[Any]:
 
 
 def _alike(one: Any, **methods: Any) -> Any:
-    """Return a copy of an object that has other methods, and else its class."""
     copied, kind = copy.copy(one), type(one)
     copied.__class__ = type(kind.__name__, (kind,), methods)
     return copied
@@ -127,12 +120,12 @@ class ImagesOnce:
         self.grouped = self.tower_once and order_is_free(args) and not trainer.aux_loss_enabled
 
     def _reason_against_it(self) -> str:
-        """Return who else uses the images of a batch, or an empty text."""
         trainer = self._trainer
         if trainer.tools or trainer.environment_factories is not None or trainer.rollout_func is not None:
             return "with tools, environments or a rollout_func they are not TRL's alone"
-        if trainer._is_vlm and cuts_tiles(trainer.processing_class.image_processor):
-            return "the processor cuts them into tiles"
+        real = trainer.processing_class.image_processor if trainer._is_vlm else None
+        if real is not None and (hasattr(real, "crop_to_patches") or "spatial_shapes" in real.model_input_names):
+            return "the processor cuts them into tiles"  # whose numbers TRL asks for again (InternVL, LFM2-VL)
         return own_views(trainer)
 
     @contextmanager
