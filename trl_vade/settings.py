@@ -60,11 +60,7 @@ def settings_of(config: type) -> list[Setting]:
 
 
 def check_settings(args: Any, config: type) -> None:
-    """Check each setting of `args` by its rule in `config`.
-
-    Raises:
-        ConfigurationError: A value breaks its rule, or has no effect without another setting.
-    """
+    """Raise `ConfigurationError` if a setting breaks its rule in `config`, or has no effect without another."""
     settings = settings_of(config)
     for each in settings:
         value, rules = getattr(args, each.name), dict(_rules(each.kind, each.rule))

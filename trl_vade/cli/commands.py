@@ -22,10 +22,7 @@ WRONG_INPUT, FAILED = 2, 1
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """End with one message where the package or the disk refuses. Of launched processes one prints it.
-
-    Data that is damaged has failed; what is not there was named wrongly.
-    """
+    """End with one message where the package or the disk refuses. Of launched processes one prints it."""
     try:
         yield
     except BrokenPipeError:  # `trl-vade ... | head`: typer ends that quietly

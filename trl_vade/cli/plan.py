@@ -45,11 +45,7 @@ class Plan:
 
 
 def print_plan(command: CommandArguments, arguments: list[str], *, as_json: bool = False) -> None:
-    """Print what a recipe means, from the flags of the command and the arguments of the run.
-
-    Raises:
-        ConfigurationError: the recipe cannot run so, or cannot be read.
-    """
+    """Print what a recipe means, from the command's flags and the run's arguments, or raise `ConfigurationError`."""
     parser = Parser()
     parser.dataclass_types = [VADEScriptArguments]  # a configuration is made for a number of processes
     (script_args,) = parser.read(arguments)
@@ -105,14 +101,9 @@ def planned_config(processes: int) -> type[VADEGRPOConfig]:
 
 
 def make_plan(args: GRPOConfig, rows: int) -> Plan:
-    """Count what `GRPOTrainer` will do with `rows` training rows on `args.world_size` processes.
+    """Count what `GRPOTrainer` will do with `rows` training rows, or refuse if no generation batch can be filled.
 
-    Args:
-        args: a configuration with VADE's fields, made for the number of processes it will run on.
-        rows: rows of the training set, at least 1.
-
-    Raises:
-        ConfigurationError: no generation batch can be filled.
+    `args` are settings with VADE's fields, made for the number of processes that the run will have.
     """
     group = args.num_generations
     batch_rows = args.generation_batch_size // group

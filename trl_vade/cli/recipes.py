@@ -11,10 +11,7 @@ TESTBED = "testbed"  # as a model's or a data set's name: the embedded one
 
 
 def load_splits(place: str, config: str | None = None, *, streaming: bool = False, seed: int = 0) -> Any:
-    """Load the testbed of `seed`, a data set of the Hub, or a folder as `load_dataset` or `save_to_disk` has it.
-
-    What `datasets` cannot load is a `ConfigurationError`.
-    """
+    """Load the testbed of `seed`, a data set of the Hub, or a folder of either kind, or raise `ConfigurationError`."""
     if place == TESTBED:
         from trl_vade.testbed import load_testbed_dataset
 

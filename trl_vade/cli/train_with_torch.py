@@ -30,12 +30,7 @@ def train(*settings: Any) -> None:
 
 
 def main(script_args: VADEScriptArguments, training_args: VADEGRPOConfig, model_args: ModelConfig) -> None:
-    """Train, save and push as the arguments say.
-
-    Raises:
-        ConfigurationError: Settings cannot work, or the output directory holds checkpoints of another run.
-        HubError: Something that should be on the Hub is not there. All of it is saved here.
-    """
+    """Train, save and push as the arguments say; what is not on the Hub then is saved here, and a `HubError`."""
     training_args.output_dir = training_args.output_dir.replace("{vade_sampler}", setting(training_args, "sampler"))
     resume = training_args.resume_from_checkpoint
     resume = resume == "true" if resume in ("true", "false") else resume

@@ -20,9 +20,7 @@ THREADS = 8  # that read or hash images in one process; reading waits for the di
 def row_values(
     dataset: Dataset, compute: Callable[[pa.Table, list[int]], Any], *, depends_on: Any, what: str, batch_size: int
 ) -> NDArray[np.int64]:
-    """Return one whole number a row, (N,), from the cache of `datasets`, or compute them.
-
-    `datasets` keeps no file for rows in memory or under `disable_caching`.
+    """Return one whole number a row, (N,), from the cache of `datasets` (none for rows in memory), or compute them.
 
     `compute` gets the Arrow table of `batch_size` rows and their numbers. It runs in this process, because a fork with
     threads (of torch, tokenizers, CUDA) may hang. `depends_on` is, as JSON values, what else determines the values.

@@ -18,9 +18,8 @@ QUESTIONS = ("problem", "question", "query", "instruction", "conversations", "me
 def refuse_columns(name: str, rows: Any, *, prompts_come_later: bool = False) -> None:
     """Refuse rows without a prompt, a text beside pictures, and pictures that `datasets` would not decode.
 
-    A transform may make other columns, so rows with one are left to TRL. So are streams without known columns.
-    `name` is that of the trainer's argument. With an environment the prompts may come later. The `ConfigurationError`
-    has the line that makes the column.
+    Rows with a transform, which may make other columns, and streams without known ones are left to TRL. `name` is that
+    of the trainer's argument. The `ConfigurationError` has the line that makes the column.
     """
     features = getattr(rows, "features", None)
     if not features or getattr(rows, "format", {}).get("type") == "custom":

@@ -30,8 +30,7 @@ _PLAIN = {str, bytes, int, float, bool, type(None)}
 def own_values(row: dict[str, Any], *, pictures: bool = True) -> dict[str, Any]:
     """Return a copy of `row` that shares no mutable value with it, or with `pictures=False` none but its pictures.
 
-    A value that may hold a file or a pointer is a `TypeError`: a video decoder, an animated image, an object from a
-    transform. Load the row again instead.
+    A value that may hold a file or a pointer (a video decoder, an animated image) is a `TypeError`: load it again.
     """
     memo: dict[int, Any] = {}
     _copy_leaves(row, memo, pictures)
@@ -111,8 +110,7 @@ class RowDecoder:
     def load(self, rows: list[int]) -> Rows:
         """Return the rows, equal to `dataset.__getitems__(rows)`; wait for rows that `prefetch` started.
 
-        A repeated row is decoded once, and every repetition gets its own values. A damaged image is an
-        `ImageDecodeError`.
+        A repeated row is decoded once, and each owns its values. A damaged image is an `ImageDecodeError`.
         """
         once = [*dict.fromkeys(rows)]
         if self.in_threads:
@@ -184,10 +182,7 @@ class RowDecoder:
 
 
 def naming_row(names: Sequence[Any], items: Sequence[Any], process: Callable[[Any], Result]) -> Result:
-    """Return `process(items)`. If it fails, raise the error of the first item that fails alone, with a note.
-
-    `names` are the numbers of the items' rows, or what else tells these apart.
-    """
+    """Return `process(items)`, or raise the error of the first that fails alone, with a note of its name."""
     try:
         return process(items)
     except Exception as error:

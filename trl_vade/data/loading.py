@@ -54,8 +54,7 @@ class RowLoader:
     def load(self, sample_index: NDArray[np.int64]) -> Rows:
         """Load this process's slice of the rows of K*G completions, in TRL's order; `sample_index`: (K,) the rows.
 
-        Each distinct row is decoded once. As with TRL's data loader, the items of a group share no values, or only
-        pictures (see `RowDecoder`).
+        Each distinct row is decoded once. The items of a group share no values, or only pictures (see `RowDecoder`).
         """
         self.numbers = self._share(sample_index)
         rows = self.decoder.load(self.numbers)

@@ -88,16 +88,9 @@ def drop_overlong(arguments: dict[str, Any], args: GRPOConfig) -> None:
     """Drop rows with more than `args.vade_max_prompt_length` prompt tokens from the data sets, and log how many.
 
     TRL 1.16 truncates no prompt, so such a row may end the run at the step that reaches it. The main process of each
-    node counts first, and the others read its cache. Rows in memory have no cache (see `row_values`): every process
-    then counts them, at every start.
-
-    The trainer's `arguments` are changed in place: `train_dataset`, `eval_dataset`, and `processing_class`, which is
-    loaded here if it is missing.
-
-    Raises:
-        ConfigurationError: all prompts of a data set are too long.
-        ImageDecodeError: an image of a row cannot be decoded.
-        Exception: whatever the processor raises for a row, with a note of its number.
+    node counts first, and the others read its cache (see `row_values`). The trainer's `arguments` are changed: the
+    data sets, and `processing_class`, which is loaded here if it is missing. If all prompts are too long, it is a
+    `ConfigurationError`, and an image that cannot be decoded is an `ImageDecodeError`.
     """
     if args.vade_max_prompt_length is None:
         return

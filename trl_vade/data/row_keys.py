@@ -21,10 +21,7 @@ _encode = json.JSONEncoder(default=repr, sort_keys=True).encode
 
 
 def keys_of_columns(columns: dict[str, list[Any]]) -> NDArray[np.int64]:
-    """Return a 64-bit hash of each row as JSON, (N,), from at least one column of N values.
-
-    Saved posteriors hold these keys, so they must never change.
-    """
+    """Return a 64-bit hash of each row as JSON, (N,). Saved posteriors hold these keys: they must never change."""
     names = sorted(columns)
     labels = [f"{_encode(name)}: " for name in names]  # field by field is faster than the whole row
     digests = []

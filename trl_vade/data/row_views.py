@@ -16,10 +16,9 @@ ANSWERS = ("answer", "solution", "ground_truth", "reference", "label", "target")
 
 
 def describe_row(rows: Dataset, number: int, *, picture: bool = True) -> dict[str, str]:
-    """Return `id`, `question`, `answer` and `picture` of a row, as far as it has them.
+    """Return `id`, `question`, `answer` and `picture` of a row, as far as it has them; no transform is called.
 
     The texts are cut after `MOST_SIGNS` characters. The picture is the first of the row, as a data URL of a few kB.
-    A transform of the data set is not called.
     """
     wanted = {"id", "prompt", *ANSWERS, *(("images", "image") if picture else ())}
     columns = [name for name in rows.column_names if name in wanted]
@@ -43,10 +42,7 @@ def plain_text(messages: Any) -> str:
 
 
 def prompt_texts(rows: Dataset) -> Iterator[str]:
-    """Yield the `plain_text` of each row's prompt. No image is decoded and no transform is called.
-
-    Without a column `prompt`, as where a transform makes the prompts, each text is empty.
-    """
+    """Yield the `plain_text` of each row's prompt, empty without that column, and decode and transform nothing."""
     if "prompt" not in rows.column_names:
         yield from [""] * len(rows)
         return

@@ -21,10 +21,7 @@ ANSWERS = ("answer", "answer_type", "solution", "ground_truth", "reference", "la
 
 
 def with_known_originals(rows: Dataset, column: str) -> Dataset:
-    """Return `rows` without variants of an original that is not there; the log says how many these are.
-
-    If the columns that tie variants to originals are missing, it raises `ConfigurationError`.
-    """
+    """Return `rows` without variants of an original that is not there, or refuse rows without the columns."""
     if not {"id", "kind"} <= {*rows.column_names} or rows.features.get(column) not in TEXTS:
         raise ConfigurationError(
             f"vade_variants={column!r}, and the training set has {rows.column_names}. Set it to the column with "

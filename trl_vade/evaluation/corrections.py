@@ -15,8 +15,7 @@ from trl_vade.rewards.arithmetic import value_of
 def correct(instruction: str | None, system_prompt: str | None) -> None:
     """Correct lmms-eval 0.7.3 in this process.
 
-    `instruction` is added to every question, after a blank line; rows in the trainer's form have their own.
-    `system_prompt` comes before every question that has none of its own.
+    `instruction` ends every question, but rows in the trainer's form, which have their own. `system_prompt` begins it.
     """
     close_eval()
     from lmms_eval import tasks
@@ -40,10 +39,7 @@ def correct(instruction: str | None, system_prompt: str | None) -> None:
 
 
 def keep_one_model(name: str, arguments: Mapping[str, Any], repetition_penalty: float) -> None:
-    """Load a model once; lmms-eval loads one for each evaluation, and its `clean()` deletes the weights.
-
-    It is loaded before the first run is seeded, so that no run depends on its place.
-    """
+    """Load a model once, before a run is seeded; lmms-eval loads one for each, and `clean()` deletes its weights."""
     import torch
     from lmms_eval import evaluator, models
     from transformers import AutoImageProcessor
@@ -100,8 +96,8 @@ def close_eval() -> None:
     """Let lmms-eval's rules for MathVision take values from `value`, a parser that executes nothing.
 
     They pass `str(latex2sympy(answer))` to Python's `eval` (tasks/mathvision/eval_utils.py), so an answer can run
-    code, or never end. The functions that sympy writes, such as `sqrt`, are unknown to that `eval`, so only arithmetic
-    ever had a value there. Its latex2sympy2 cannot be imported beside math-verify 0.9.0.
+    code, or never end. That `eval` knows no function of sympy, so only arithmetic ever had a value there. Its
+    latex2sympy2 cannot be imported beside math-verify 0.9.0.
     """
     sys.modules.setdefault("latex2sympy2", SimpleNamespace(latex2sympy=value))  # type: ignore[arg-type]
     from lmms_eval.tasks.mathvision import eval_utils

@@ -25,10 +25,9 @@ from .tasks import task_folder
 
 
 def evaluate(evaluation: Evaluation, progress: Callable[[Run], None] = lambda run: None) -> Results:
-    """Run an evaluation, write its results, and return them; see `results.write_results`.
+    """Run an evaluation, write its results, and return them; `progress` is called with each finished run.
 
-    `progress` is called with each finished run, those of earlier commands first. After an `EvaluationError` (also of
-    the judge) finished runs are kept, and no results are written.
+    After an `EvaluationError` (also of the judge) finished runs are kept, and no results are written.
     """
     benchmarks = check(evaluation)
     model = find_model(evaluation)

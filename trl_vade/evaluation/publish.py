@@ -84,8 +84,7 @@ def _raw_files(output: Path, results: Results) -> Iterable[Path]:
 def with_results(card: ModelCard, index: list[EvalResult], section: str, name: str) -> str:
     """Return a card with results in place of those of an earlier publication.
 
-    In its index, entries of others about the same data set, configuration and split are replaced, too:
-    huggingface_hub 2.4 would write them as one entry, with one source for both.
+    Others' entries about the same data set and split go, too: huggingface_hub 2.4 would join them, with one source.
     """
     for one in index:
         one.task_type = card.data.pipeline_tag or one.task_type

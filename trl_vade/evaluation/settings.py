@@ -115,10 +115,7 @@ class EvaluatedModel:
 
 
 def find_model(evaluation: Evaluation) -> EvaluatedModel:
-    """Return the model: a folder, a model of the Hub, which is downloaded, or a model on a server.
-
-    The download uses the login of this process; the process that evaluates gets no token.
-    """
+    """Return the model: a folder, a model of the Hub, which this process downloads, or a model on a server."""
     name, folder, commit = evaluation.model, Path(evaluation.model), None
     try:
         if evaluation.backend == "server":

@@ -1,7 +1,4 @@
-"""The model card of a run: TRL's card, which TRL writes at every save, with VADE's metadata and sections behind it.
-
-`model_cards/model.md` and `model_cards/quick_start.md` are the templates.
-"""
+"""The model card of a run: TRL's card, which it writes at every save, with VADE's metadata and sections behind it."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,9 +35,8 @@ def complete_model_card(
     """Add metadata and sections to the card `path`, and replace the sections of an earlier call.
 
     `facts` are those of the run, with its `recipe`; `settings` are names of VADE's settings among them. `summary` has
-    the figures of the run, if there are any, `measured` lines of these, and `verdict` sentences. The `places` are
-    `curves`, a picture in the same folder, and `posterior_repo`, without which the model's repository holds the
-    posterior.
+    the figures of the run, `measured` lines of these, and `verdict` sentences. The `places` are `curves`, a picture in
+    the same folder, and `posterior_repo`; without it the model's repository holds the posterior.
     """
     card = ModelCard(path.read_text(encoding="utf-8"))
     data = card.data

@@ -44,14 +44,10 @@ Rows = Callable[[], tuple[Any, NDArray[np.int64]]]  # the training set, and the 
 
 
 class Publication:
-    """The uploads of a run. Making one with `push_to_hub` creates the repositories, or raises `HubError`.
+    """The uploads of a run, by the main process. With `push_to_hub` it creates the repositories, or raises `HubError`.
 
-    The main process pushes.
-
-    Args:
-        args: the settings of the run.
-        rows: those of the posterior; None for a run without one.
-        private: patterns of the files in the output directory that are not pushed.
+    `args` are the settings of the run, `rows` those of the posterior (None for a run without one), and `private`
+    patterns of the files in the output directory that are not pushed.
     """
 
     def __init__(self, args: Any, rows: Rows | None, private: Sequence[str] = ()) -> None:

@@ -64,10 +64,7 @@ def as_hub_error(error: Exception, target: object) -> HubError:
 
 
 def in_one_line(error: BaseException) -> str:
-    """Return the name and the message of an error as one line of up to 1,000 characters.
-
-    The client writes the reason below its first line. Signatures in addresses are left out.
-    """
+    """Return an error's name and message as a line of up to 1,000 characters, without signatures in addresses."""
     text = re.sub(r"For more information check: \S+", "", str(error))  # httpx explains the status by a link
     text = re.sub(r"(https?://[^\s?]+)\?\S+", r"\1", " ".join(text.split())).rstrip(".")
     return f"{type(error).__name__}: {text[:1000]}" if text else type(error).__name__

@@ -73,9 +73,7 @@ class ExpressionJudge:
     def are_equal(self, reference: str, answer: str) -> bool | None:
         """Return whether both are equal: False if the limits end it, None if the reference cannot be read.
 
-        Raises:
-            ConfigurationError: math-verify is not installed, or its process cannot be started.
-            RuntimeError: the process was killed twice.
+        A process that was killed twice is a `RuntimeError`; without math-verify it is a `ConfigurationError`.
         """
         if self._owner != os.getpid():  # after a fork the pipes belong to the parent
             self._forget()

@@ -101,13 +101,8 @@ def text_of(completion: Completion) -> str:
 def refuse_rows(reward_funcs: Any, *data_sets: Any) -> None:
     """Refuse columns that `accuracy_reward` would misread, and expressions where math-verify is not installed.
 
-    Args:
-        reward_funcs: a trainer's argument.
-        *data_sets: each a `Dataset` or a dictionary of these; a stream, and rows that a transform makes, are looked
-            at when they are drawn.
-
-    Raises:
-        ConfigurationError: a column would be misread, or a row has an expression; its number is named.
+    `reward_funcs` is a trainer's argument. Each of `data_sets` is a `Dataset` or a dictionary of these; a stream, and
+    rows that a transform makes, are looked at when they are drawn. The `ConfigurationError` names the row's number.
     """
     given = reward_funcs if isinstance(reward_funcs, list) else [reward_funcs]
     reads_answers = any(getattr(one, "func", one) in (accuracy_reward, relaxed_accuracy_reward) for one in given)

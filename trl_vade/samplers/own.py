@@ -145,11 +145,7 @@ def check_sampler(value: Any) -> None:
 
 
 def find_sampler(value: str) -> Any:
-    """Return the object that `value` stands for, or the class or function at its path. That runs the user's code.
-
-    Raises:
-        ConfigurationError: there is no such class or function.
-    """
+    """Run the user's code: return what `value` stands for, or what is at its path, or raise `ConfigurationError`."""
     if isinstance(value, PathOf):
         return value.given
     module, _, name = value.partition(":")
@@ -171,11 +167,7 @@ def find_sampler(value: str) -> Any:
 
 
 def make_own(value: str, num_samples: int, *, seed: int, **decays: Any) -> PosteriorSampler:
-    """Return the user's sampler for N = `num_samples` rows; its posterior has these `decays` if it brings none.
-
-    Raises:
-        ConfigurationError: it cannot be made, lacks a verb, or is for another number of rows.
-    """
+    """Return the user's sampler for N = `num_samples` rows, with these `decays`, or raise `ConfigurationError`."""
     found = find_sampler(value)
     try:
         made = found(num_samples, seed=seed) if _makes(found) else found

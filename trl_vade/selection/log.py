@@ -1,7 +1,4 @@
-"""The selection log `vade_selection.jsonl`: the chosen rows and their outcomes, one line a generation batch.
-
-`docs/reference/files.md` has the fields.
-"""
+"""The selection log `vade_selection.jsonl` (docs/reference/files.md): rows and outcomes, a line a generation batch."""
 
 import json
 import os
@@ -97,10 +94,7 @@ class SelectionLog:
         return target
 
     def read(self) -> list[dict[str, Any]]:
-        """Return the lines up to `position`, or all where there is none; half a last line is left out.
-
-        A damaged line is a `SnapshotCorruptError`.
-        """
+        """Return the lines up to `position`, or all where there is none; a damaged one is a `SnapshotCorruptError`."""
         if not self.path.exists():
             return []
         *texts, _ = self.path.read_bytes().split(b"\n")

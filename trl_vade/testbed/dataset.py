@@ -34,13 +34,10 @@ def settings_digest(settings: dict[str, Any]) -> str:
 def cached_directory(
     name: str, settings: dict[str, Any], build: Callable[[Path], None], cache_dir: str | os.PathLike[str] | None = None
 ) -> Path:
-    """Return the directory for these settings; build it if it is missing.
+    """Return the directory for these settings, which `build` fills if it is missing, in `cache_dir`.
 
-    Args:
-        name: the readable first part of the directory's name.
-        settings: everything that the content depends on, with a format version.
-        build: a function that fills an empty directory.
-        cache_dir: the parent directory; `$HF_HOME/trl_vade` by default.
+    `name` begins its name. The JSON `settings` are all that the content depends on. The parent is `$HF_HOME/trl_vade`
+    by default.
     """
     # Read at call time: huggingface_hub sets HF_HOME at import, and tests and users may replace it later.
     root = Path(cache_dir) if cache_dir is not None else Path(constants.HF_HOME) / "trl_vade"

@@ -1,7 +1,4 @@
-"""The tiny model: Qwen2.5-VL's own classes with about 0.3 M parameters, and the short fine-tuning of it.
-
-After that it solves some rows, so that GRPO can choose among them.
-"""
+"""The tiny model: Qwen2.5-VL's own classes with about 0.3 M parameters, fine-tuned until it solves some rows."""
 
 import os
 from dataclasses import asdict, dataclass
@@ -22,11 +19,10 @@ IGNORED = -100  # the label of a position without loss in transformers
 
 @dataclass(frozen=True)
 class SFTSettings:
-    """The recipe of the fine-tuning, which starts with level 1.
+    """The recipe of the fine-tuning, which starts with level 1: else the model would learn nothing in this time.
 
-    With all twelve families from the start the model would learn none in this time. `first_mix` and `level_mix` are
-    the shares of the three levels in the first `first_share` of the steps and in the rest. The few scenes of level 3
-    determine the number of impossible rows.
+    `first_mix` and `level_mix` are the shares of the three levels in the first `first_share` of the steps and in the
+    rest. The few scenes of level 3 determine the number of impossible rows.
     """
 
     steps: int = 900
@@ -74,8 +70,7 @@ def finetune(
 ) -> list[float]:
     """Train `model` in place on scenes of the train split; return the loss of every step, in nats a token.
 
-    One thread makes the result repeat bit for bit on one machine. It is also faster on busy cores: two threads took
-    2.8 s a step against 0.09 s (torch 2.15, OpenMP).
+    With one thread the result repeats bit for bit; on busy cores two took 2.8 s a step against 0.09 s (torch 2.15).
     """
     named = list(model.named_parameters())
     patch_embed = [parameter for name, parameter in named if ".patch_embed." in name]
@@ -190,7 +185,7 @@ def load_testbed_model(
     """Return a directory with the fine-tuned tiny model and its processor; build it if it is missing.
 
     `cache_dir` is the parent of the directory, by default `$HF_HOME/trl_vade`. `settings` is the recipe of the
-    fine-tuning; all published figures use the default. A negative seed, of weights and scenes, is a ValueError.
+    fine-tuning. A negative seed, of weights and scenes, is a ValueError.
     """
 
     def build(directory: Path) -> None:

@@ -56,10 +56,7 @@ def with_gradient(loss: torch.Tensor, model: torch.nn.Module) -> torch.Tensor:
 
 
 def row_advantages(batch: Batch) -> NDArray[np.float64]:
-    """Return one advantage a row, (B,), 0 for a row without a token in the loss.
-
-    A row whose tokens have advantages of their own gets their mean.
-    """
+    """Return one advantage a row, (B,), the mean of its tokens' own, 0 without a token in the loss."""
     mask, values = loss_mask(batch).double(), batch["advantages"].double().nan_to_num(0.0)
     tokens = mask.sum(1)
     if values.dim() > 1:
@@ -120,12 +117,11 @@ def joined(parts: list[Batch], pad_token_id: int = 0) -> Batch:
 
 
 def images_to_move(batch: Batch, *, alone: bool) -> list[tuple[int, ...]]:
-    """Return the number of the first image of each completion, or (); nothing where completions must stay in place.
+    """Return the number of the first image of each completion, or (); nothing where completions must stay.
 
-    Args:
-        batch: split by completion, with numbers in place of pixels (see `images.store`). Without numbers all stay.
-        alone: whether this process trains alone. Several would wait for the gradients of a vision tower that a
-            micro-batch without images does not use, so completions without images stay where TRL put them.
+    The batch is split by completion, with numbers in place of pixels; without numbers all stay. If this process trains
+    `alone`, all may move. Several would wait for the gradients of a vision tower that a micro-batch without images
+    does not use, so completions without images stay.
     """
     pixels = batch.get("pixel_values")
     if pixels is None or not len(pixels) or torch.is_floating_point(pixels[0]):
@@ -137,9 +133,7 @@ def images_to_move(batch: Batch, *, alone: bool) -> list[tuple[int, ...]]:
 def cut_padding(batch: Batch, multiple: int = 1) -> Batch:
     """Return the batch without the columns that are padding in every row, or as it is where an entry may not fit then.
 
-    Args:
-        batch: prompts are padded on the left and completions on the right.
-        multiple: the widths stay multiples of it (`pad_to_multiple_of`).
+    Prompts are padded on the left and completions on the right. The widths stay multiples of `multiple`.
     """
     masks = batch["prompt_mask"].flip(1), batch["completion_mask"]
     end, size = widths = [mask.shape[1] for mask in masks]
@@ -216,8 +210,7 @@ def spread(values: NDArray[np.int64], more: int) -> NDArray[np.int64]:
 def side_by_side(pictures: Sequence[Hashable], window: int) -> list[int]:
     """Return the places, (B,), of completions in an order with those of one picture together.
 
-    Pictures come in the order of their first completion in a window of so many places, such as those of an optimiser
-    step. No completion leaves its window.
+    Pictures come in the order of their first completion in a `window` of places, which no completion leaves.
     """
     order = []
     for start in range(0, len(pictures), window):

@@ -16,11 +16,7 @@ from .seams import lacking
 
 
 def validate(args: Any, config: type) -> None:
-    """Check the settings of `args` by the fields of `config`, and then together with those of TRL.
-
-    Raises:
-        ConfigurationError: A setting cannot work. The message names the value, the rule and what to set.
-    """
+    """Check the settings of `args` by the fields of `config`, and with those of TRL, or raise `ConfigurationError`."""
     check_own_settings(args, config)
     if getattr(args, "hub_token", None) is not None:
         raise ConfigurationError(
@@ -166,10 +162,7 @@ def _of_micro_batch(args: Any) -> str | None:
 
 
 def order_is_free(args: Any) -> bool:
-    """Return whether the update does not depend on who shares a micro-batch in TRL 1.16, nor a step on what it takes.
-
-    Every other loss is a sum over completions, with factors that the micro-batch does not change.
-    """
+    """Return whether neither who shares a micro-batch in TRL 1.16, nor what a step takes, changes the update."""
     per_step, per_batch = args.gradient_accumulation_steps, args.steps_per_generation
     whole = per_step % per_batch == 0 or per_batch % per_step == 0  # else a step takes parts of generation batches
     # D3S chooses tokens within each micro-batch.

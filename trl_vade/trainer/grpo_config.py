@@ -165,10 +165,7 @@ class VADEGRPOConfig(GRPOConfig):
 def with_vade_defaults(args: GRPOConfig) -> GRPOConfig:
     """Set the VADE fields that `args` lacks to their defaults, check all settings again, and return `args`.
 
-    A plain `GRPOConfig` is changed in place and keeps its class, as in TRL: later changes by the caller count.
-
-    Raises:
-        ConfigurationError: A setting cannot work.
+    A plain `GRPOConfig` is changed in place and keeps its class, as in TRL. A wrong one is a `ConfigurationError`.
     """
     for name, default in VADE_DEFAULTS.items():
         setattr(args, name, getattr(args, name, default))
@@ -178,10 +175,7 @@ def with_vade_defaults(args: GRPOConfig) -> GRPOConfig:
 
 
 def settings_in_use(args: GRPOConfig) -> dict[str, Any]:
-    """Return the settings that describe the run on its card, without `vade_`, and the rules of its preset.
-
-    They have the values of the preset, and are None where the run does not read them.
-    """
+    """Return the settings, or rules of the preset, that the run reads, without `vade_`, and None for others."""
     chooses = setting(args, "sampler") in ("thompson", "greedy")
     found = {
         each.name.removeprefix("vade_"): has_what_it_needs(args, each) and (chooses or "of" not in each.rule)

@@ -36,13 +36,9 @@ two. A posterior of other rows says nothing, and a slip in its name must not pas
 
 
 def read_warm_start(args: GRPOConfig) -> Any:
-    """Read the posterior that `vade_posterior_init` names, or None. All processes must take part.
+    """Read the posterior that `vade_posterior_init` names, or None; without a sound one all raise `SnapshotError`.
 
     The main process reads and broadcasts, because a branch on the Hub may move between two reads.
-
-    Raises:
-        SnapshotError: on all processes: the source has no posterior, or it is damaged.
-        HubError: on all processes: the Hub refused, or could not be reached.
     """
     from trl_vade.hub.posteriors.repository import load_posterior  # the Hub's client
 
@@ -57,10 +53,7 @@ def may_resume(args: GRPOConfig) -> bool:
 
 
 def initial_posterior_facts(args: GRPOConfig) -> dict[str, Any]:
-    """Return the initial posterior and its discount as JSON values. The discount is None without a warm start.
-
-    These facts are published, so the name of a local folder is left out.
-    """
+    """Return the initial posterior and its discount as JSON values to publish, without the name of a folder."""
     source = warm_start_source(args)
     if source is None:
         return {"posterior_init": setting(args, "posterior_init"), "warm_start_discount": None}
@@ -71,8 +64,7 @@ def initial_posterior_facts(args: GRPOConfig) -> dict[str, Any]:
 def initialise_posterior(trainer: Any) -> None:
     """Fill the posterior of `trainer` as `vade_posterior_init` says. Updates no weights and logs no metrics.
 
-    Raises:
-        SnapshotMismatchError: too few rows of the other run are among those of this one.
+    Too few rows in common with the other run are a `SnapshotMismatchError`.
     """
     args, selection, source = trainer.args, trainer.selection, warm_start_source(trainer.args)
     if source is None:
@@ -163,12 +155,8 @@ def what_to_say(
 ) -> list[str]:
     """Return a line with the source and the number of shared rows, and one if success was another there.
 
-    Args:
-        source: the name of the other run.
-        facts: of that run.
-        here: `num_generations`, `success_threshold` and `success_reward` of this one; the latter None if unknown.
-        rows: the numbers of its rows, of those here, and of those in both.
-        discount: the share of its counts that are taken over.
+    `facts` are of the other run. `here` are `num_generations`, `success_threshold` and `success_reward`, None if
+    unknown, of this one. `rows` are the numbers of rows there, here, and in both.
     """
     theirs, num_rows, shared = rows
     ours = dict(here)

@@ -52,8 +52,7 @@ def generate_every(trainer: Any) -> int:
 def rows_of_batch(trainer: Any, tickets: Any) -> Iterator[Any]:
     """Choose rows for the block in place of `tickets` if TRL generates in it, and start decoding those after them.
 
-    The initial posterior is filled before the first choice. The images of a batch stay out of the table of completions
-    if some process has none. Outside of training, and without a selection, the tickets are TRL's rows.
+    The initial posterior is filled before. Outside of training, and without a selection, the tickets are TRL's rows.
     """
     selection, args = trainer.selection, trainer.args
     if selection is None or not trainer.model.training or not generation_is_due(trainer):

@@ -31,19 +31,11 @@ LIBRARIES = ("transformers", "trl", "trl_vade")  # whose trainers load the rows 
 
 
 def look_over(arguments: dict[str, Any], trainer_class: type) -> bool:
-    """Refuse arguments that cannot work, and fill in `args`. All processes must take part.
+    """Refuse arguments that cannot work, and return whether VADE chooses the rows. All processes must take part.
 
-    Args:
-        arguments: the trainer's arguments, changed in place: `args`, with `vade_variants` and `vade_max_prompt_length`
-            the data sets, and with the latter the processing class.
-        trainer_class: the class of the trainer, which may be a user's subclass.
-
-    Returns:
-        Whether VADE chooses the rows.
-
-    Raises:
-        LibraryError: the installed TRL or transformers lacks something that is needed.
-        ConfigurationError: settings or data cannot work.
+    The trainer's `arguments` are changed in place: `args`, with `vade_variants` and `vade_max_prompt_length` the data
+    sets, and with the latter the processing class. Libraries that lack something are a `LibraryError`, and settings or
+    data that cannot work a `ConfigurationError`.
     """
     arguments["args"] = args = resolve_args(arguments.get("args"), arguments["model"])
     check_seams(args, logger.warning)
@@ -70,11 +62,7 @@ def resolve_args(args: GRPOConfig | None, model: Any) -> GRPOConfig:
 
 
 def lay_out_rows(arguments: dict[str, Any], args: GRPOConfig) -> None:
-    """Check the data sets among a trainer's arguments, and leave out overlong rows and what variants leave out.
-
-    Raises:
-        ConfigurationError: TRL cannot read a column, or a setting needs rows that are not known before training.
-    """
+    """Refuse data sets that TRL or a setting cannot read, and leave out overlong rows and what variants leave out."""
     later = arguments.get("environment_factory") is not None
     for name, of_all in {"train_dataset": READ_BEFORE, "eval_dataset": READ_BEFORE[:1]}.items():
         rows = arguments.get(name)
@@ -98,8 +86,7 @@ def lay_out_rows(arguments: dict[str, Any], args: GRPOConfig) -> None:
 def why_not_chosen(args: GRPOConfig, rows: Any, trainer_class: type) -> str | None:
     """Return why no sampler can choose the rows of a run, so that it is plain GRPO, or None.
 
-    Raises:
-        ConfigurationError: too few rows for one generation batch: TRL would end at step 0 without a word.
+    Too few rows for a generation batch are a `ConfigurationError`: TRL would end at step 0 without a word.
     """
     if not isinstance(rows, Dataset):
         return (
@@ -129,10 +116,8 @@ def why_not_chosen(args: GRPOConfig, rows: Any, trainer_class: type) -> str | No
 def settle_choice(args: GRPOConfig, rows: Any, trainer_class: type) -> bool:
     """Return whether a sampler can choose from `rows`. Else make the run uniform, and say so.
 
-    `vade_sampler` is then set to `"uniform"` in `args`, and a mark that tells it from the user's.
-
-    Raises:
-        ConfigurationError: the settings do not fit the rows, or no sampler can choose and one was asked for.
+    `vade_sampler` is then set to `"uniform"` in `args`, and a mark that tells it from the user's. Settings that ask
+    for what cannot be are a `ConfigurationError`.
     """
     reason = why_not_chosen(args, rows, trainer_class)
     if reason is None:

@@ -77,15 +77,10 @@ class Replay:
     def add_to(
         self, batch: Batch, free: NDArray[np.int64], last: list[Batch] | None, store: PixelStore | None
     ) -> tuple[Batch, int]:
-        """Return the batch with older rows at its end, and their number. Log them. All processes must take part.
+        """Return the batch, split by row, with older rows at its end, and their number. All processes take part.
 
-        `num_items_in_batch` is as if they stood in the last of the `free` places.
-
-        Args:
-            batch: split by row.
-            free: (F,) the places in it of rows without a gradient.
-            last: the micro-batches of the last update.
-            store: their pixels. Those that are used again go to the store of this batch.
+        `num_items_in_batch` is as if they stood in the last of the `free` places, (F,), of rows without a gradient. They
+        are of the micro-batches of the `last` update, and their pixels of its `store`.
         """
         trainer, metrics = self._trainer, self._trainer._metrics["train"]
         older = self._older(batch, len(free), last or [], store)

@@ -81,10 +81,7 @@ class VADEReportCallback(HarmlessCallback):
 
 
 def live_run(trainer: Any) -> Run | None:
-    """Return the run of `trainer` so far, as `record.read_run` would.
-
-    None if no generation batch was scored, or if the log of the choices lacks its beginning.
-    """
+    """Return the run of `trainer` so far, as `record.read_run` would; None before a score, or if lines lack."""
     if trainer.selection is None or not trainer.selection.sampler.posterior.step:
         return None  # an existing log would be an earlier run's
     log = trainer.selection.feedback.log
@@ -156,10 +153,7 @@ NAMED = 50  # rows at each end of the pass rates that have their id and question
 def rows_of_report(
     dataset: Dataset, keys: IntArray, posterior: BetaPosterior, columns: Sequence[str], said: Mapping[int, str]
 ) -> dict[str, Any]:
-    """Return the content of `vade_rows.json`.
-
-    `columns` are those whose labels name the task of a row, and `said` has the last completion of rows.
-    """
+    """Return the content of `vade_rows.json`: `columns` name the task of a row, `said` has its last completion."""
     seen, means = np.flatnonzero(posterior.visits > 0), posterior.posterior_mean
     # Ties are in the order of the keys as texts, as in `trl-vade posterior show`.
     order = seen[np.lexsort((keys[seen].view(np.uint64), means[seen]))].tolist()

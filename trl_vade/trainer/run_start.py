@@ -108,16 +108,10 @@ def _hold(folder: Path) -> IO[str]:
 
 
 def start_run(trainer: Any, *, resumed: bool, trial: Any = None) -> None:
-    """Set `trainer.selection` for the run that begins, and log notices about its rows.
+    """Set `trainer.selection` for the run that begins, or refuse new rows, or a model with nothing to train.
 
     The first run uses the selection that the trainer was made with. A later run starts a new one, as in TRL, and so
-    does each trial of a search, which may have set another seed. A `resumed` run gets the counts of its checkpoint
-    afterwards.
-
-    `trainer._rows` is the data set of its selection, and `_has_begun` tells whether a run used that.
-
-    Raises:
-        ConfigurationError: the settings do not fit new rows, or the model has nothing to train.
+    does each trial of a search. A `resumed` run gets the counts of its checkpoint afterwards.
     """
     if not any(each.requires_grad for each in trainer.model.parameters()):
         raise ConfigurationError(

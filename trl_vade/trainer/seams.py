@@ -82,11 +82,7 @@ def never_tried() -> str:
 
 
 def check_seams(args: Any, say: Callable[[str], Any]) -> None:
-    """Refuse libraries that lack what the settings ask for. Call `say` for what is off, and for a TRL never tried.
-
-    Raises:
-        LibraryError: with what is lacking, and what to install.
-    """
+    """Refuse libraries that lack what the settings ask for, by `LibraryError`; `say` what is off or never tried."""
     if sentence := never_tried():
         say(sentence)
     explicit = ("", *(["vade_down_sampling"] if args.vade_down_sampling not in (None, "none") else []))

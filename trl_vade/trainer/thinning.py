@@ -56,11 +56,7 @@ MEAN_OVER_ROWS = ("grpo", "dr_grpo", "luspo", "sapo")
 
 
 class Thinning:
-    """The rows and tokens that one trainer trains on.
-
-    Attributes:
-        mode: `none`, `lossless`, `live`, `rows` or `d3s`; see `VADEGRPOConfig`.
-    """
+    """The rows and tokens that one trainer trains on, by its `mode`; see `vade_down_sampling` of `VADEGRPOConfig`."""
 
     def __init__(self, trainer: Any):
         self._trainer, args = trainer, trainer.args

@@ -24,11 +24,7 @@ logger = get_logger(__name__)
 
 
 def lay_out_variants(arguments: dict[str, Any], args: GRPOConfig) -> None:
-    """Leave variants without an original out of `arguments["train_dataset"]`, and all out of `eval_dataset`.
-
-    Raises:
-        ConfigurationError: the rows do not describe variants.
-    """
+    """Leave variants without an original out of `arguments["train_dataset"]`, and all out of `eval_dataset`."""
     if args.vade_variants is None:
         return
     column, evaluated = args.vade_variants, arguments.get("eval_dataset")
@@ -42,8 +38,7 @@ def lay_out_variants(arguments: dict[str, Any], args: GRPOConfig) -> None:
 def variant_rows(rows: Dataset, args: GRPOConfig) -> VariantRows | None:
     """Return the variants among the rows of `lay_out_variants`, or None without `vade_variants`.
 
-    Raises:
-        ConfigurationError: the rows do not fit together, or too few problems have enough variants.
+    Rows that do not fit together, and too few problems with enough variants, are a `ConfigurationError`.
     """
     if args.vade_variants is None:
         return None
@@ -106,13 +101,10 @@ LIVE = 1e-5  # the smallest advantage; TRL's rewards are float32, and rounding e
 
 
 def problem_advantages(kind: str, rewards: NDArray[np.float64], pass_rate: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the advantages (Q, V, k) of problems.
+    """Return the advantages (Q, V, k) of problems of a kind: a setting `vade_advantage`.
 
-    Args:
-        kind: "local", "global", their sum "local+global", or "diva", see `diva_advantages`.
-        rewards: (Q, V, k) weighted sums of rewards. NaN, a completion without a score, gets the advantage 0 and leaves
-            no trace in the others.
-        pass_rate: (Q, V) expected pass rates before the rollouts, which give the difficulty.
+    `rewards`, (Q, V, k), are weighted sums. NaN, a completion without a score, gets the advantage 0 and leaves no
+    trace in the others. `pass_rate`, (Q, V), is the expected one before the rollouts, which gives the difficulty.
     """
     scored = ~np.isnan(rewards)
     totals = np.where(scored, np.round(rewards, 6), np.nan)

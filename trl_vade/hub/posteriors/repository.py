@@ -74,10 +74,7 @@ def publish_posterior(snapshot_file: str | Path, table: PosteriorTable, target: 
 
 
 def posterior_card(table: PosteriorTable, steps: Iterable[int], repo_id: str, revision: str | None = None) -> str:
-    """Return the text of the card, README.md, of a repository whose newest posterior is `table`.
-
-    `steps` are those in the repository, with or without that of `table`; later ones are taken for deleted.
-    """
+    """Return README.md of a repository whose newest posterior is `table`; later ones of its `steps` are deleted."""
     facts, given = table.metadata, {*steps, table.metadata["global_step"]}
     names = [step_name(step) for step in sorted(given, reverse=True) if step <= facts["global_step"]]
     # datasets 5.2 caches a local folder by its name and the configs, not by its files. Without a digest in these,

@@ -59,12 +59,8 @@ def posterior_table(
 ) -> PosteriorTable:
     """Return the counts of `snapshot`, decayed to its step, as a table. It takes memory for the scored rows alone.
 
-    Names and tasks, (V,) each, are in ascending order of rows. Without a trainer there is no optimiser step; the
-    posterior's steps are taken for it.
-
-    Raises:
-        SnapshotMismatchError: the snapshot has no keys of its rows.
-        SnapshotCorruptError: the snapshot's numbers are impossible.
+    Names and tasks, (V,) each, are in ascending order of rows. Without a trainer the posterior's steps are taken for
+    optimiser steps. Impossible numbers are a `SnapshotCorruptError`, no keys a `SnapshotMismatchError`.
     """
     saved, keys = snapshot.sampler_state["posterior"], snapshot.sample_key
     alpha, beta = saved_counts(saved)

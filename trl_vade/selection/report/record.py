@@ -101,10 +101,7 @@ def data_set_of(entry: Mapping[str, Any]) -> str:
 
 
 def standard_error(score: float, answers: int | None) -> float | None:
-    """Return the standard error of a mean over so many answers to fixed questions, at most too large.
-
-    None outside [0, 1] or if their number is not known.
-    """
+    """Return the standard error of a mean over so many answers, at most too large; None if it is not known."""
     return math.sqrt(score * (1 - score) / answers) if answers and 0 <= score <= 1 else None
 
 

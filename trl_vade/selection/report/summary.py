@@ -21,9 +21,8 @@ OTHERS = {"reward": "reward", "loss": "loss", "grad_norm": "grad", "completions/
 def summarise(run: Run) -> dict[str, Any]:
     """Return the end-of-run table as data.
 
-    Seconds are wall time, and they and `trained_completions` are those of the newest log entry, or None without any.
-    The ratios of an even draw are estimates; see `even_draw_ratio`. Before most rows were seen, that of the last
-    quarter is None: it would be about the prior.
+    Seconds of the wall and `trained_completions` are those of the newest log entry, or None. Ratios of an even draw
+    are estimates; that of the last quarter is None before most rows were seen: it would be about the prior.
     """
     selections, last = run.selections, run.lines[-1]
     realised, even = (column(selections, f"{name}_ratio") for name in ("effective_gradient", "even_draw"))
@@ -133,10 +132,7 @@ def percent(value: float | None) -> str:
 
 
 def figures(log: Mapping[str, Any]) -> str:
-    """Return the figures of a logging step in one line.
-
-    A run without a sampler of ours has useful groups, too: all but those of equal rewards.
-    """
+    """Return the figures of a logging step in one line; without a sampler of ours, of TRL's equal rewards."""
     log = {name: value for name, value in log.items() if value is not None}  # of rewards without any score
     found = {name: log.get(f"vade/{name}", log.get(f"vade/{name.replace('pass_rate', 'spread')}")) for name in SHARES}
     if found["effective_gradient_ratio"] is None and "frac_reward_zero_std" in log:

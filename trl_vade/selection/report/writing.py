@@ -32,10 +32,9 @@ LISTS = {  # what they say of pass rates, and of spreads
 
 
 def write_report(output_dir: str | os.PathLike[str], run: Run | None = None) -> dict[str, Any]:
-    """Write `vade_summary.json`, `vade_report.html` and `vade_report.png` into `output_dir` and return the summary.
+    """Write summary, page and picture of a run, by default of `read_run`, into `output_dir`; return the summary.
 
-    Without matplotlib picture and curves are left out, and the log says so. Without `run` it is that of `read_run`,
-    whose errors pass.
+    Without matplotlib picture and curves are left out, and the log says so.
     """
     folder = Path(output_dir)
     run = run or read_run(folder)

@@ -50,8 +50,7 @@ def save_batch_in_use(trainer: Any, directory: str | os.PathLike[str]) -> None:
     """Write this process's part of the batch, unless the next step generates and replays none of it.
 
     The file has the micro-batches, the rows of their pixels or else these, and digests of the pixels. Tensors of part
-    i are named `<i>/<name>`. Other values are JSON in the header; if one cannot be, no file is written, and a resume
-    generates anew and says so.
+    i are named `<i>/<name>`. Other values are JSON in the header; if one cannot be, no file is written.
     """
     if Path(directory) == Path(trainer.args.output_dir) or not trainer._buffered_inputs:
         return

@@ -120,11 +120,7 @@ def _load_reference_model(trainer: Any, checkpoint: Path) -> None:
 
 @contextmanager
 def checkpoint_being_saved(trainer: Any, trial: Any) -> Iterator[Path]:
-    """Give the folder of the checkpoint that the block saves, mark it as whole, and delete the oldest by step.
-
-    Raises:
-        CheckpointSaveError: a file could not be written.
-    """
+    """Give the folder of the checkpoint that the block saves, or raise `CheckpointSaveError`; delete the oldest."""
     args, step, wait = trainer.args, trainer.state.global_step, PartialState().wait_for_everyone
     output_dir, limit = trainer._get_output_dir(trial), args.save_total_limit
     folder = Path(output_dir) / f"{PREFIX}{step}"
@@ -196,12 +192,9 @@ def index_weights(directory: str | os.PathLike[str]) -> None:
 def save_posterior(trainer: Any, directory: str | os.PathLike[str], *, checkpoint: bool) -> None:
     """Write the posterior of `trainer`, which has a selection, into `directory`.
 
-    For a `checkpoint` all processes must take part. It compares the replicas first, and writes the generation batch in
-    use, and a copy of the posterior into the output directory (`hub_strategy="every_save"` uploads no such folder).
-
-    Raises:
-        ReplicaDivergenceError: the sampler's replicas differ; nothing is written.
-        OSError: a file cannot be written.
+    For a `checkpoint` all processes must take part. Replicas that differ are a `ReplicaDivergenceError`, before a
+    file is written. It writes the generation batch in use, too, and a copy of the posterior into the output directory,
+    as `hub_strategy="every_save"` uploads no such folder.
     """
     selection = trainer.selection
     if checkpoint:
@@ -224,11 +217,7 @@ def save_posterior(trainer: Any, directory: str | os.PathLike[str], *, checkpoin
 
 
 def resume_posterior(trainer: Any, checkpoint: str | os.PathLike[str]) -> None:
-    """Load the posterior of `checkpoint` into `trainer`, and the generation batch if it was in use.
-
-    Raises:
-        SnapshotError: the posterior is missing, damaged, of another save than the trainer state, or of another run.
-    """
+    """Load the posterior of `checkpoint`, and the generation batch in use, or raise `SnapshotError`."""
     snapshot, sampler, feedback = load_snapshot(checkpoint), trainer.selection.sampler, trainer.selection.feedback
     feedback.adopt_signal(snapshot.metadata)
     run = snapshot.metadata.get("run", {})

@@ -156,8 +156,7 @@ def refuse_other_processor_of_server(trainer: Any) -> None:
     """Make the engine raise `EngineError` if the server turns an image into another number of tokens than the trainer.
 
     TRL 1.16 (`VLLMGeneration._place_features`) pairs the server's images with the trainer's ids without a check. The
-    engine of vLLM 0.31 then dies, and the trainer only sees a refused connection. For models of the Qwen-VL family,
-    whose images are runs of one token.
+    engine of vLLM 0.31 then dies, and the trainer only sees a refused connection. For models of the Qwen-VL family.
     """
     engine = trainer.vllm_generation
     place = engine._place_features

@@ -66,12 +66,11 @@ def vision_token_ids(model_config: Any) -> list[int]:
 
 
 def suppress_vision_tokens(trainer: Any) -> None:
-    """Make the vision placeholders impossible to generate, with every engine.
+    """Make the vision placeholders impossible to generate, with every engine, beside what the user suppresses.
 
     If the policy samples a placeholder, the placeholders no longer match the image features, and the training forward
     of Qwen2.5-VL fails. Real models do so rarely, but it ends the run. TRL 1.16 suppresses the image token with the
-    transformers engine (`suppress_tokens`), but not the video token, and no token with vLLM. Biases and suppressions
-    that the user set are kept.
+    transformers engine (`suppress_tokens`), but not the video token, and no token with vLLM.
     """
     ids = vision_token_ids(trainer.model.config)
     if not ids:

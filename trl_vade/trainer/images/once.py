@@ -33,10 +33,7 @@ def image_parts(prompts: list[Any]) -> Iterator[dict[str, Any]]:
 def processing_once(real: Any, known: dict[int, Any], store: PixelStore) -> Any:
     """Return a processor like `real` that processes each distinct row once, with numbers in place of pixels.
 
-    Args:
-        real: the processor. It stays as it is.
-        known: the images of the generation batch by their identities. Rows with other images go to `real`.
-        store: it takes the pixels of each call.
+    Rows with images that are not `known`, by their identities, go to `real`. `store` takes the pixels of each call.
     """
     kind = type(real)
 
@@ -130,12 +127,7 @@ class ImagesOnce:
 
     @contextmanager
     def preparing(self, training: bool, selection: OnTimeSelection | None = None) -> Iterator[None]:
-        """Process the images of the training batch that the block prepares once each, into a new store.
-
-        Args:
-            training: whether it is a training batch.
-            selection: of its rows; without a transform, they can be processed again.
-        """
+        """Process each image of the training batch that the block prepares once; `selection` may make them again."""
         if not (self.on and training):
             yield
             return

@@ -77,14 +77,9 @@ def kept_once(
 ) -> dict[str, Any] | None:
     """Return a processor's output for all rows asked for, with numbers in place of pixels, and fill `store`.
 
-    Args:
-        output: for the distinct rows.
-        images: for each distinct row, the identities of its images.
-        places: for each row asked for, the place of its distinct row.
-        store: it holds the pixels afterwards, and those of an image that several rows have once.
-
-    Returns:
-        The output, or None where it has fields or lengths of an unknown layout. The store is then unchanged.
+    `output` is of the distinct rows, with the identities of the `images` of each. `places` has the place of its
+    distinct row for each row asked for. The store gets the pixels, of an image of several rows once. None, and an
+    unchanged store, where the output has fields or lengths of an unknown layout.
     """
     pixels = {name: output[name] for name in PIXELS if name in output}
     counts, grid, size = [*map(len, images)], output.get("image_grid_thw"), len(pixels["pixel_values"])
@@ -129,13 +124,10 @@ def has_dropout(model: nn.Module) -> bool:
 def pixels_in_place(
     model: nn.Module, store: PixelStore, *, once: bool, move: Callable[[torch.Tensor], torch.Tensor]
 ) -> Iterator[None]:
-    """Let `model` take the pixels of `store` where a pass has numbers, in the block.
+    """Let `model`, wrapped or not, take the pixels of `store` where a pass has numbers, in the block.
 
-    Args:
-        model: the policy or the reference model, wrapped or not.
-        store: the pixels.
-        once: whether each image of a pass is encoded once; its gradients then add up in another order.
-        move: brings a tensor to the device, and to the type, that the model expects.
+    `once` encodes each image of a pass once; its gradients then add up in another order. `move` brings a tensor to the
+    device, and to the type, that the model expects.
     """
     inner = inner_of(model)
     if inner is None or not store.tensors:
