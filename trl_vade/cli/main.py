@@ -1,7 +1,6 @@
 """`trl-vade`: training, plans, reports, evaluations and posteriors on the command line.
 
-What a command needs is imported when it runs, so `trl-vade --help` loads neither torch nor TRL. No command takes a
-token: the Hub's client reads the login of `hf auth login`, or HF_TOKEN.
+What a command needs is imported when it runs: `trl-vade --help` loads neither torch nor TRL. No command takes a token.
 """
 
 import json

@@ -1,7 +1,6 @@
 """`trl-vade plan`: what a recipe means in batches, updates and rollouts, before a model is loaded.
 
-The rules are those of TRL 1.16 (`RepeatSampler`, `GRPOTrainer._prepare_inputs`) and transformers 5.23
-(`Trainer.set_initial_training_values`); tests hold them against the counters of real runs.
+The rules are those of TRL 1.16 and transformers 5.23; tests hold them against the counters of real runs.
 """
 
 import json

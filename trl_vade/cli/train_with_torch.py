@@ -24,8 +24,7 @@ from .recipes import TESTBED, meant, pick_split
 def train(*settings: Any) -> None:
     """Run a training as `Parser.read` has read its settings."""
     main(*settings)
-    # The trainer holds gloo's threads. One that ends its last work while the interpreter ends aborts the process, now
-    # and then (torch 2.15, pytorch/pytorch#179291).
+    # The trainer holds gloo's threads, which may abort the process at its exit (torch 2.15, pytorch/pytorch#179291).
     gc.collect()
 
 

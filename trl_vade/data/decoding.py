@@ -7,7 +7,6 @@ thread, and the first image of a list twice (datasets 5.2). Each completion owns
 import copy
 import datetime
 import decimal
-import functools
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -82,6 +81,7 @@ class RowDecoder:
 
     def __init__(self, dataset: Dataset):
         self.dataset, self.shares_pictures = dataset, False
+        self._table = dataset.with_format("arrow")  # once: it copies the list of the table's chunks
         self._begun: dict[int, Future[dict[str, Any]]] = {}
         self._pictures: dict[Any, PIL.Image.Image] = {}  # of the batch, by what the table stores
 
@@ -97,10 +97,6 @@ class RowDecoder:
     def has_transform(self) -> bool:
         """Whether the data set has a transform, which may be random."""
         return bool(self.dataset.format["type"] == "custom")
-
-    @functools.cached_property
-    def _table(self) -> Dataset:
-        return self.dataset.with_format("arrow")  # which copies the list of the table's chunks
 
     def prefetch(self, rows: list[int]) -> None:
         """Start decoding `rows` in the background, in place of earlier ones, and return at once."""
@@ -138,8 +134,7 @@ class RowDecoder:
     def _begin(self, rows: list[int]) -> dict[int, "Future[dict[str, Any]]"]:
         for row in self._begun.keys() - set(rows):
             self._begun[row].cancel()
-        # Pillow (12.3) loads its formats on first use, without a lock, so a second thread may miss a format. They are
-        # loaded here, in Pillow's order, in which they are also tried.
+        # Pillow (12.3) loads its formats on first use, without a lock: a second thread may miss one.
         PIL.Image.preinit()
         PIL.Image.init()
         features = {name: feature for name, feature in self.dataset.features.items() if any(_decoders(feature))}

@@ -96,8 +96,7 @@ class RowLoader:
         here = torch.tensor([[some, all(map(has_images, rows))]], device=self.accelerator.device)
         answers, complete = gather(here).T
         self.images_on_all_processes = bool(answers.all())
-        # gloo aborts with a size mismatch; NCCL would hang. Mixed rows on one process fail, too, since TRL splits them
-        # into micro-batches.
+        # gloo aborts, NCCL would hang. Mixed rows on one process fail, too: TRL splits them into micro-batches.
         backend = DistributedBackend(self.accelerator)
         if (backend.is_fsdp or backend.is_zero3) and answers.any() and not complete.all():
             raise ConfigurationError(

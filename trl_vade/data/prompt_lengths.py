@@ -95,7 +95,14 @@ def drop_overlong(arguments: dict[str, Any], args: GRPOConfig) -> None:
     if args.vade_max_prompt_length is None:
         return
     if arguments.get("processing_class") is None:
-        arguments["processing_class"] = _load_processing_class(arguments["model"], args)
+        model, by_name = arguments["model"], isinstance(arguments["model"], str)
+        arguments["processing_class"] = AutoProcessor.from_pretrained(  # as TRL 1.16 would load it
+            model if by_name else get_config_model_id(model.config),
+            revision=(args.model_init_kwargs or {}).get("revision") if by_name else None,
+            truncation_side="left",
+            padding_side="left",
+            trust_remote_code=args.trust_remote_code,
+        )
     count = functools.partial(
         prompt_lengths,
         processing_class=arguments["processing_class"],
@@ -109,17 +116,6 @@ def drop_overlong(arguments: dict[str, Any], args: GRPOConfig) -> None:
                 arguments[name] = {part: _shorter(rows[part], count, args, f"{name}[{part!r}]") for part in rows}
             elif rows is not None:
                 arguments[name] = _shorter(rows, count, args, name)
-
-
-def _load_processing_class(model: Any, args: GRPOConfig) -> Any:
-    by_name = isinstance(model, str)
-    return AutoProcessor.from_pretrained(
-        model if by_name else get_config_model_id(model.config),
-        revision=(args.model_init_kwargs or {}).get("revision") if by_name else None,
-        truncation_side="left",
-        padding_side="left",
-        trust_remote_code=args.trust_remote_code,
-    )
 
 
 def _shorter(rows: Dataset, count: Callable[[Dataset], Any], args: GRPOConfig, name: str) -> Dataset:

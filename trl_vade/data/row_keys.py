@@ -72,24 +72,22 @@ def sample_keys(dataset: Dataset) -> NDArray[np.int64]:
     # The keys of all columns are complements, so that none equals the key of an `id`.
     keys = content_keys(dataset, content) if content else ~content_keys(dataset, every)
     alike = _alike(keys)
-    if len(alike) and 0 < len(content) < len(every):
-        keys = np.array(keys)
+    if not len(alike):
+        return keys
+    keys, seen = np.array(keys), Counter[int]()
+    if 0 < len(content) < len(every):
         keys[alike] = ~content_keys(dataset.select(alike), every)
-    return _with_copies_apart(keys) if len(alike) else keys
+    copies = _alike(keys)
+    for row, key in zip(copies.tolist(), keys[copies].tolist(), strict=True):
+        if seen[key]:  # all copies but the first
+            [keys[row]] = keys_of_columns({"copy": [seen[key]], "of": [key]})
+        seen[key] += 1
+    return keys
 
 
 def dataset_fingerprint(keys: NDArray[np.int64]) -> str:
     """Return the SHA-256 of the `sample_keys` of a data set, in order; unlike that of `datasets` it is of the rows."""
     return hashlib.sha256(np.ascontiguousarray(keys, dtype="<i8")).hexdigest()
-
-
-def _with_copies_apart(keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    rows, apart, seen = _alike(keys), np.array(keys), Counter[int]()
-    for row, key in zip(rows.tolist(), keys[rows].tolist(), strict=True):
-        if seen[key]:
-            [apart[row]] = keys_of_columns({"copy": [seen[key]], "of": [key]})
-        seen[key] += 1
-    return apart
 
 
 def _alike(keys: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,7 +1,4 @@
-"""Rows that ask the question of another row in another way.
-
-The columns `id` and `kind`, and one with the id of each row's original, tie them together. An original is its own.
-"""
+"""Rows that ask another row's question in another way; `id`, `kind` and a column with that row's id tie them to it."""
 
 import logging
 from typing import Any

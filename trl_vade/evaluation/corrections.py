@@ -48,8 +48,7 @@ def keep_one_model(name: str, arguments: Mapping[str, Any], repetition_penalty: 
     if name == "qwen2_5_vl":
         # The default "auto" sends inputs to "cuda", which may not exist.
         more["device"] = more["device_map"] = "cuda" if torch.cuda.is_available() else "cpu"
-        # Images have the bounds of the model's processor, as in training. lmms-eval's own (256 * 28 * 28 and 1605632,
-        # models/simple/qwen2_5_vl.py) enlarge small ones.
+        # Images are bound as in training. lmms-eval's own bounds (models/simple/qwen2_5_vl.py) enlarge small ones.
         size = AutoImageProcessor.from_pretrained(more["pretrained"]).size
         more = {"min_pixels": size["shortest_edge"], "max_pixels": size["longest_edge"]} | more
         load_whole_models(repetition_penalty)

@@ -1,7 +1,6 @@
-"""Evaluation of a model on benchmarks by lmms-eval, with several seeds.
+"""Evaluation of a model on benchmarks by lmms-eval: each run is one benchmark with one seed.
 
-A run is one benchmark with one seed. Runs that an earlier command finished in the output directory are not repeated.
-The directory keeps the settings that its runs share.
+Runs that an earlier command finished in the output directory, whose settings all runs share, are not repeated.
 """
 
 import json
@@ -111,9 +110,7 @@ def _run_all(
             "model": BACKENDS[evaluation.backend],
             "arguments": model_arguments(evaluation, model),
             "repetition_penalty": evaluation.generation.repetition_penalty,
-            "tasks": str(tasks),
-            "instruction": evaluation.instruction,
-            "system_prompt": evaluation.system_prompt,
+            **{"instruction": evaluation.instruction, "system_prompt": evaluation.system_prompt, "tasks": str(tasks)},
             "runs": [_planned(evaluation, benchmark, seed) for benchmark, seed in todo],
         }
         log = evaluation.output.resolve() / "logs" / f"{_now().replace(':', '-')}.log"
@@ -146,14 +143,10 @@ def _planned(evaluation: Evaluation, benchmark: Benchmark, seed: int) -> dict[st
     own_seed = {} if evaluation.backend == "transformers" else {"seed": seed}
     sampling = vars(evaluation.generation.of(benchmark)) | own_seed
     options = {
-        "model": BACKENDS[evaluation.backend],
-        "model_args": "pretrained=model",  # the name of a folder
-        "tasks": benchmark.task,
-        "output_path": ".",
-        "seed": seed,
+        **{"model": BACKENDS[evaluation.backend], "model_args": "pretrained=model"},  # the name of a folder
+        **{"tasks": benchmark.task, "output_path": ".", "seed": seed},
         "gen_kwargs": ",".join(f"{name}={value}" for name, value in sampling.items()),
-        "batch_size": evaluation.batch_size,
-        "timezone": "UTC",
+        **{"batch_size": evaluation.batch_size, "timezone": "UTC"},
         **({} if evaluation.limit is None else {"limit": evaluation.limit}),
     }
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]

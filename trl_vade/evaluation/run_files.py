@@ -55,7 +55,7 @@ def read_run(folder: Path, benchmark: Benchmark, seed: int, limit: int | None) -
     except (OSError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         what = f"{error}" if type(error) is ValueError else f"{type(error).__name__}: {error}"
         raise EvaluationError(
-            f"The run {folder} is not valid: {what}. See the newest file of the folder logs. Run the command again."
+            f"The run {folder} is not valid: {what}. See the newest file of logs, and run the same command again."
         ) from error
 
 
@@ -74,7 +74,11 @@ def _read(folder: Path, benchmark: Benchmark, seed: int, limit: int | None) -> R
     same = len(ids) == len(samples) == asked
     _require(same, f"{len(samples)} lines about {len(ids)} questions are there, and must be one for each of {asked}")
     for sample in samples:
-        _require_answer(sample)
+        text = sample.get("resps", sample.get("filtered_resps"))  # the former is missing if both are equal
+        while isinstance(text, list) and text:
+            text = text[0]
+        answered = isinstance(text, str) and not text.startswith(FAILED_REQUEST)  # which would score as wrong
+        _require(answered, f"question {sample['doc_id']} has no answer of the model, but {abbreviated(text)}")
     scores = {one["doc_id"]: float(one[benchmark.metric]) for one in samples if one[benchmark.metric] is not None}
     score, mean = results["results"][benchmark.task][benchmark.key], fmean(scores.values())
     _require(abs(score - mean) < 1e-8, f"its score is {score}, and the mean of its {len(scores)} questions {mean}")
@@ -102,16 +106,6 @@ def _samples(results_file: Path, benchmark: Benchmark) -> list[dict[str, Any]]:
     # Not `splitlines`: a response may hold U+2028 and other line ends, which this JSON does not escape.
     samples = [json.loads(line) for line in content[:-1].split(b"\n")]
     return sorted(samples, key=lambda sample: int(sample["doc_id"]))
-
-
-def _require_answer(sample: Mapping[str, Any]) -> None:
-    """Refuse a failed request. `resps` is missing if it equals `filtered_resps`; both may be nested lists."""
-    text = sample.get("resps", sample.get("filtered_resps"))
-    while isinstance(text, list) and text:
-        text = text[0]
-    if not isinstance(text, str) or text.startswith(FAILED_REQUEST):
-        # lmms-eval would score it as a wrong answer.
-        raise ValueError(f"question {sample['doc_id']} has no answer of the model, but {abbreviated(text)}")
 
 
 def _unreadable_verdicts(folder: Path, samples: Sequence[Mapping[str, Any]]) -> int:

@@ -46,8 +46,7 @@ class Strata:
     def quotas(self, k: int, *, seed: int, number: int) -> IntArray:
         """Return the number of rows that each stratum gives to draw `number` of `k` rows, (S,); they sum to `k`."""
         total = int(self._ends[-1])
-        # c_s + u has the same floor as (k n + v) / N with v = floor(u N). Whole numbers cannot lose a row to rounding.
-        # The offset is a Python integer, which cannot overflow.
+        # c_s + u has the same floor as (k n + v) / N with v = floor(u N), in whole numbers, which do not round.
         offset = (seed * PLASTIC + number * GOLDEN) % 2**64 * total >> 64
         return np.diff((k * self._ends + offset) // total).astype(np.int64)
 

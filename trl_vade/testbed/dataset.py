@@ -183,8 +183,7 @@ def encode_png(image: Image.Image) -> bytes:
 def _as_datasets(tables: dict[str, Any], sizes: dict[str, int], seed: int) -> datasets.DatasetDict:
     splits = datasets.DatasetDict()
     for split, size in sizes.items():
-        # datasets gives every table in memory a new fingerprint. This one depends on the settings, so a resumed run
-        # accepts a built and a cached copy as the same data set.
+        # datasets gives every table in memory a new fingerprint. By this one a built and a cached copy are the same.
         key = {"format": FORMAT_VERSION, "split": split, "size": size, "seed": seed}
         info = datasets.DatasetInfo(features=FEATURES)
         splits[split] = datasets.Dataset(

@@ -119,33 +119,18 @@ def build_config(processor: Qwen2_5_VLProcessor) -> Qwen2_5_VLConfig:
     tokenizer = processor.tokenizer
     text = {
         "vocab_size": len(tokenizer),
-        "hidden_size": 64,
-        "intermediate_size": 160,
-        "num_hidden_layers": 3,
-        # Two heads give head_dim 32; vLLM's CPU backend does not accept the 16 of four heads.
-        "num_attention_heads": 2,
-        "num_key_value_heads": 2,
-        "max_position_embeddings": 1024,
+        **{"hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 3, "max_position_embeddings": 1024},
         "initializer_range": INITIALIZER_RANGE,
-        # The sections of time, height and width add up to head_dim / 2 = 16. High frequencies come first. With the
-        # default theta of 1e6 the later sections would be almost constant over 40 tokens.
+        # Two heads give head_dim 32; vLLM's CPU backend does not accept the 16 of four heads.
+        **{"num_attention_heads": 2, "num_key_value_heads": 2},
+        # Sections add up to head_dim / 2 = 16. With a theta of 1e6 the later ones would be constant over 40 tokens.
         "rope_parameters": {"rope_type": "default", "rope_theta": 1000.0, "mrope_section": [4, 6, 6]},
-        "bos_token_id": None,
-        "eos_token_id": tokenizer.eos_token_id,
-        "pad_token_id": tokenizer.pad_token_id,
+        **{"bos_token_id": None, "eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id},
     }
     vision = {
-        "depth": 2,
-        "hidden_size": 48,
-        "intermediate_size": 96,
-        "num_heads": 2,
-        "out_hidden_size": 64,
-        "patch_size": CELL,
-        "temporal_patch_size": 2,
-        "spatial_merge_size": 2,
-        "window_size": 112,
-        "fullatt_block_indexes": [1],
-        "initializer_range": INITIALIZER_RANGE,
+        **{"depth": 2, "hidden_size": 48, "intermediate_size": 96, "num_heads": 2, "out_hidden_size": 64},
+        **{"patch_size": CELL, "temporal_patch_size": 2, "spatial_merge_size": 2, "window_size": 112},
+        **{"fullatt_block_indexes": [1], "initializer_range": INITIALIZER_RANGE},
     }
     return Qwen2_5_VLConfig(
         text_config=text,

@@ -21,14 +21,8 @@ from PIL import Image, ImageDraw
 SIZE = 56  # the side of an image in pixels: four patches of 14, merged two by two into 2 x 2 = 4 image tokens
 CELL = 14  # the side of a vision patch in pixels; each counted shape has a patch of its own
 COLOURS: dict[str, tuple[int, int, int]] = {
-    "red": (230, 25, 30),
-    "green": (20, 160, 50),
-    "blue": (30, 60, 230),
-    "yellow": (250, 225, 20),
-    "orange": (250, 130, 10),
-    "purple": (135, 30, 160),
-    "black": (10, 10, 10),
-    "cyan": (40, 210, 230),
+    **{"red": (230, 25, 30), "green": (20, 160, 50), "blue": (30, 60, 230), "yellow": (250, 225, 20)},
+    **{"orange": (250, 130, 10), "purple": (135, 30, 160), "black": (10, 10, 10), "cyan": (40, 210, 230)},
 }
 SHAPES = ("square", "circle", "triangle")
 BACKGROUND = (255, 255, 255)

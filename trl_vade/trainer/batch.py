@@ -1,10 +1,9 @@
 """The generation batch: generated and scored first, refilled if that is asked for, then prepared by TRL once.
 
-TRL 1.16 generates, passes over the completions and scores them in one method, `_generate_and_score_completions`. Here
-a batch is generated and scored before that method runs, whose calls of `_generate` and `_calculate_rewards` get these
-results. So each is called once, and the passes take the rows with a gradient alone. Images, masks, log-probabilities,
-advantages and logs are TRL's own. The calls of a training step, in order; a step inside a generation batch has the
-last two alone:
+TRL 1.16 generates, passes over the completions and scores them in `_generate_and_score_completions`. Here a batch is
+generated and scored before, and that method's calls of `_generate` and `_calculate_rewards` get these results. Images,
+masks, log-probabilities, advantages and logs are TRL's own. The calls of a training step; one inside a generation
+batch has the last two alone:
 
     _prepare_inputs                           chooses rows in place of tickets (`loader.rows_of_batch`)
       _generate_and_score_completions         -> `GenerationBatch.make`, here
@@ -163,9 +162,8 @@ class GenerationBatch:
             if more is None:
                 logger.warning_once(
                     "vade_dynamic_sampling: a generation batch has groups without a gradient after its last refill "
-                    f"({MAX_REFILLS} at most). There are no more in a reward outage, or if "
-                    "too few other rows are left. Training continues; these groups have an advantage of 0. If "
-                    "frac_reward_zero_std stays above 0, the rows are too easy or too hard for this policy, or "
+                    f"({MAX_REFILLS} at most, none in a reward outage or without other rows). They have an advantage "
+                    "of 0. If frac_reward_zero_std stays above 0, the rows are too easy or too hard, or "
                     "num_generations is too small. This is said once."
                 )
                 break

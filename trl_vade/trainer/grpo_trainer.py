@@ -1,7 +1,4 @@
-"""`VADEGRPOTrainer`: GRPO that chooses its prompts. Each override is short and calls the parent's method.
-
-They stand in the order of a training run: its start, the rows, a generation batch, the loss, the checkpoints, the Hub.
-"""
+"""`VADEGRPOTrainer`: its overrides are short, call the parent's method, and stand in the order of a training run."""
 
 import inspect
 import textwrap
@@ -289,7 +286,10 @@ class VADEGRPOTrainer(GRPOTrainer):
         finally:  # a model whose repository cannot be made is on the disk
             self.save_model(_internal_call=True)
         pushed = push_now(self, commit_message, {"revision": revision, "token": token}, card)
-        return self.publication.wait_for(pushed, in_train=self.is_in_train) if blocking else pushed
+        if not blocking:
+            return pushed
+        self.publication.wait() if self.is_in_train else self.publication.finish()
+        return pushed.result() if pushed and pushed.exception() is None else None
 
     def create_model_card(self, model_name=None, dataset_name=None, tags=None):
         """Write TRL's model card with VADE's sections into the output directory, on the main process."""

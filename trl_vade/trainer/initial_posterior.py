@@ -1,7 +1,6 @@
-"""The posterior before the first update: rollouts of every row, or the counts of another run.
+"""The posterior before the first update: rollouts of every row (arXiv 2511.18902, Algorithm 1, lines 1-4), or counts.
 
 In a warm start a shared row starts with `vade_warm_start_discount` of the counts of another run, and need not rest.
-Source: arXiv 2511.18902, Algorithm 1, lines 1-4, for `vade_posterior_init="rollout"`.
 """
 
 from collections.abc import Iterator, Mapping

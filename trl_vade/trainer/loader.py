@@ -1,8 +1,4 @@
-"""The data loader of tickets, and the decoding of the next generation batch while the present one trains.
-
-The next choice depends only on the sampler. It is known as soon as the present batch is observed; with dynamic
-sampling, as soon as the last refill is scored.
-"""
+"""The data loader of tickets, and the decoding of the next generation batch while the present one trains."""
 
 import copy
 from collections.abc import Iterator

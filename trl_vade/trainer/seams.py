@@ -1,7 +1,7 @@
 """Do the libraries have the seams: methods of TRL and transformers that are no public interface?
 
-They are checked by their signatures before a model is loaded. The choice of rows and the checkpoints need those that
-stood still over six releases. Each other feature has seams of its own, and is off where one is missing.
+Their signatures are checked before a model is loaded. What the choice of rows and the checkpoints need stood still
+over six releases. Each other feature has seams of its own, and is off where one is missing.
 """
 
 import functools

@@ -77,8 +77,7 @@ def posterior_card(table: PosteriorTable, steps: Iterable[int], repo_id: str, re
     """Return README.md of a repository whose newest posterior is `table`; later ones of its `steps` are deleted."""
     facts, given = table.metadata, {*steps, table.metadata["global_step"]}
     names = [step_name(step) for step in sorted(given, reverse=True) if step <= facts["global_step"]]
-    # datasets 5.2 caches a local folder by its name and the configs, not by its files. Without a digest in these,
-    # `load_dataset` could return the rows of another folder of the same name.
+    # datasets 5.2 caches a local folder by its name and the configs, and not by its files: hence a digest.
     content = [table.sample_key, table.alpha, table.beta, str((table.sample_id, table.task)).encode()]
     about = {"description": hashlib.sha256(b"".join(content)).hexdigest()}
     card = DatasetCard.from_template(

@@ -1,8 +1,8 @@
 """A posterior as a table, with a row for each data-set row that was ever scored, and what it tells.
 
-A posterior step is a generation batch, a refill (dynamic sampling), or a warm start, whose counts are one visit. As a
-Parquet file it is for other programs: trl_vade reads snapshots only. Source of the counts: VADE, arXiv 2511.18902,
-equations 5 and 6. A stranger may have written the facts of its run, `metadata`; unknown ones are not shown.
+A posterior step is a generation batch, a refill (dynamic sampling), or a warm start, whose counts are one visit. The
+Parquet file is for other programs. Source of the counts: VADE, arXiv 2511.18902, equations 5 and 6. A stranger may
+have written the facts of its run, `metadata`; unknown ones are not shown.
 """
 
 from collections.abc import Sequence

@@ -36,12 +36,12 @@ def correct_colocated_requests(trainer: Any) -> None:
 
     @functools.wraps(generate)
     def corrected(prompts, sampling_params=None, **options):
-        if not _is_from_trl(prompts, sampling_params):
+        for_all = getattr(sampling_params, "n", None) == 1 and isinstance(prompts, list)
+        if not (for_all and all(isinstance(row, dict) and "prompt_token_ids" in row for row in prompts)):
             if trainer.rollout_func is None:  # which calls the engine itself
                 logger.warning_once(
-                    "Requests to the colocated engine are not as in TRL 1.16, so three corrections are off: image "
-                    "tokens may be expanded twice, a prompt is sent once for each completion, and no seed lets a "
-                    "resume repeat samples. Your own code may send such requests."
+                    "Requests to the colocated engine, perhaps of your own code, are not as in TRL 1.16: image tokens "
+                    "may be expanded twice, and no seed lets a resume repeat samples."
                 )
             return generate(prompts, sampling_params, **options)
         requests, params = [], []
@@ -57,8 +57,7 @@ def correct_colocated_requests(trainer: Any) -> None:
         return [alone for output in outputs for alone in _one_each(output)]
 
     llm.generate = corrected
-    # When it starts, vLLM 0.31 seeds the generators of this process with the number of the process. Other users of
-    # these generators, such as LoRA's dropout, would not follow `args.seed`. This line of TRL restores it:
+    # vLLM 0.31 has seeded the generators of this process, also for LoRA's dropout. This line of TRL restores it:
     set_seed(trainer.args.seed, device_specific=True)
 
 
@@ -96,12 +95,6 @@ def request_seed(trainer: Any, index: int, ids: list[int]) -> int:
         trainer.accelerator.process_index // trainer.vllm_generation.tensor_parallel_size,
     )
     return int(np.random.SeedSequence((trainer.args.seed, *place)).generate_state(1)[0])
-
-
-def _is_from_trl(prompts: Any, sampling_params: Any) -> bool:
-    """Return whether the batch is from TRL 1.16: rows of token ids, and one set of sampling parameters for all."""
-    for_all = getattr(sampling_params, "n", None) == 1 and isinstance(prompts, list)
-    return for_all and all(isinstance(row, dict) and "prompt_token_ids" in row for row in prompts)
 
 
 def _ids_and_images(row: dict[str, Any]) -> tuple[list[int], list[int]]:

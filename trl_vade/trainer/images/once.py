@@ -1,7 +1,7 @@
 """The images of one trainer's batches: which are processed, kept and encoded once; and a stand-in for the processor.
 
-TRL 1.16 calls the processor with the rows of all completions, to tokenise the prompts and again for the pixels. The
-real processor runs whole, since some processors count image tokens from the shape of `pixel_values`.
+TRL 1.16 calls the processor with the rows of all completions, for the prompts and again for the pixels. The real one
+runs whole, since some count image tokens from the shape of `pixel_values`.
 """
 
 import copy

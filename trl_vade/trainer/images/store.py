@@ -146,8 +146,7 @@ def _with_pixels(original: Any, store: PixelStore, once: bool, move: Callable[[t
     @functools.wraps(original)  # transformers reads the signature
     def features(*positional: Any, **named: Any) -> Any:
         given = signature.bind(*positional, **named).arguments
-        # By name: by position, LLaVA's `vision_feature_layer` would come twice, as a decorator of transformers 5.24
-        # (`merge_with_config_defaults`) adds it by name.
+        # By name, as a decorator of transformers 5.24 (`merge_with_config_defaults`) adds LLaVA's layers by name.
         given |= given.pop("kwargs", {})
         if given["pixel_values"].is_floating_point():  # of a batch that went TRL's way
             return original(**given)
