@@ -100,10 +100,7 @@ def planned_config(processes: int) -> type[VADEGRPOConfig]:
 
 
 def make_plan(args: GRPOConfig, rows: int) -> Plan:
-    """Count what `GRPOTrainer` will do with `rows` training rows, or refuse if no generation batch can be filled.
-
-    `args` are settings with VADE's fields, made for the number of processes that the run will have.
-    """
+    """Count what `GRPOTrainer` will do with `rows` rows under `args`; refuse if no generation batch can be full."""
     group = args.num_generations
     batch_rows = args.generation_batch_size // group
     if rows < batch_rows:
@@ -153,13 +150,8 @@ def make_plan(args: GRPOConfig, rows: int) -> Plan:
 def _processes(command: CommandArguments, script_args: VADEScriptArguments) -> int:
     """Return the number of processes: of the command, of a launcher around it, or that which the recipe is for."""
     if command.num_processes is None and command.accelerate_config is not None:
-        path = accelerate_file(command.accelerate_config)
-        try:
-            return int(yaml.safe_load(path.read_text(encoding="utf-8"))["num_processes"])
-        except (OSError, ValueError, TypeError, KeyError, yaml.YAMLError) as error:
-            raise ConfigurationError(
-                f"{path} is no accelerate configuration with num_processes ({error!r}). Give --num_processes."
-            ) from error
+        found = yaml.safe_load(accelerate_file(command.accelerate_config).read_text(encoding="utf-8"))
+        return int(found["num_processes"])
     return max(int(command.num_processes or os.environ.get("WORLD_SIZE") or script_args.plan_processes), 1)
 
 

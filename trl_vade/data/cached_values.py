@@ -23,8 +23,7 @@ def row_values(
     """Return one whole number a row, (N,), from the cache of `datasets` (none for rows in memory), or compute them.
 
     `compute` gets the Arrow table of `batch_size` rows and their numbers. It runs in this process, because a fork with
-    threads (of torch, tokenizers, CUDA) may hang. `depends_on` is, as JSON values, what else determines the values.
-    `what` is the title of the progress bar.
+    threads may hang. `depends_on` is, as JSON values, what else determines the values. `what` titles the progress bar.
     """
     if not len(dataset):
         return np.empty(0, dtype=np.int64)

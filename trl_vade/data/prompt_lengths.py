@@ -36,8 +36,8 @@ def prompt_lengths(
 ) -> NDArray[np.int64]:
     """Count the tokens of each row's prompt, (N,), as TRL 1.16 makes them; see `row_values` for the cache.
 
-    A transform or a format of the data set applies first. The other arguments are those of `GRPOTrainer` and of its
-    config. An image that cannot be decoded is an `ImageDecodeError`. Errors of the processor get a note of the row.
+    A transform of the data set applies first. The other arguments are those of `GRPOTrainer` and its config. An image
+    that cannot be decoded is an `ImageDecodeError`; errors of the processor get a note of the row.
     """
     template = None
     if tools and not is_chat_template_prefix_preserving(processing_class):  # TRL's own condition

@@ -33,10 +33,7 @@ def keys_of_columns(columns: dict[str, list[Any]]) -> NDArray[np.int64]:
 
 
 def _identity(value: Any) -> Any:
-    """Return `value` with a digest in place of each image, so that a moved file is the same image.
-
-    Fields without a value are left out, because Arrow adds a field to all rows if one row has it.
-    """
+    """Return `value` with a digest in place of each image, without the empty fields that Arrow adds to all rows."""
     if isinstance(value, dict):
         if value.keys() == {"bytes", "path"}:
             content, path = value["bytes"], value["path"]
@@ -48,10 +45,7 @@ def _identity(value: Any) -> Any:
 
 
 def find_rows(saved_key: IntArray, sample_key: IntArray) -> tuple[NDArray[np.bool_], IntArray]:
-    """Look up V saved keys among the N distinct keys of a data set.
-
-    Returns a mask of the keys found, (V,), and their rows, (V,), which are valid only where the mask is True.
-    """
+    """Return which of V saved keys are among N distinct ones, (V,), and their rows, (V,), valid where found."""
     order = np.argsort(sample_key)
     position = np.minimum(np.searchsorted(sample_key[order], saved_key), len(sample_key) - 1)
     rows = order[position]

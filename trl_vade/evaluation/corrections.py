@@ -105,10 +105,7 @@ def close_eval() -> None:
 
 
 def value(latex: str) -> float:
-    r"""Return the value of numbers with + - * / ^ %, fractions and brackets; anything else is an ArithmeticError.
-
-    Degrees have the value of their number, and 2\frac{1}{2} is two and a half.
-    """
+    r"""Return the value of numbers, also degrees, with + - * / ^ %, fractions and brackets, or an ArithmeticError."""
     text = re.sub(r"\\[dt]frac(?![a-z])", r"\\frac", _IGNORED.sub("", latex))
     text = re.sub(r"\\?%", "/100", _MIXED.sub(r"(\1+\2)", text))
     found = None if _UNKNOWN.search(text) else value_of(text)

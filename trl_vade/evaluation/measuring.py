@@ -65,8 +65,7 @@ def shared_facts(evaluation: Evaluation, model: EvaluatedModel, benchmarks: Sequ
 def keep_settings(output: Path, facts: dict[str, Any]) -> None:
     """Write the settings into the output directory, or refuse it: it has runs with others.
 
-    Further seeds and tasks are allowed, and with them a judge and rows of their own. The name of a model, its commit
-    and the address of a judge tell nothing: publishing the results makes a new commit of the same weights.
+    Further seeds and tasks are allowed, with a judge and rows of their own. Names, commits and addresses tell nothing.
     """
     path = output / "evaluation.json"
     here = {name: part for name, part in facts.items() if name not in ("model", "data", "rows", "judge")}

@@ -39,7 +39,7 @@ def publish_results(output: Path, target: HubTarget) -> str:
     """Publish a finished evaluation in an existing model repository, and return the address of the commit.
 
     The card keeps its text, except the results of an earlier publication. Samples of a user's own rows, and the
-    judge's words on them, are not published. After an error nothing is, and the results stay in `output`.
+    judge's words on them, are not published.
     """
     results = read_results(output)
     with tempfile.TemporaryDirectory() as name:

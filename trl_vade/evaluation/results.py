@@ -34,11 +34,10 @@ def table_of(results: Results) -> str:
 
 
 def write_results(output: Path, facts: Mapping[str, Any], runs: Sequence[Run]) -> Results:
-    """Write `results.md` and then `results.json` into `output`, each atomically, and return the latter.
+    """Write `results.md` and then `results.json` into `output`, each atomically, and return the latter, in per cent.
 
-    Scores are in per cent. The standard error is that of the mean over the runs, sample standard deviation / sqrt(n).
-    It measures the sampling of answers, not the choice of questions. The average's is over the averages of the seeds.
-    A greedy benchmark has one run, which counts for each seed.
+    The standard error is that of the mean over the runs, sample standard deviation / sqrt(n), and the average's over
+    those of the seeds: of the sampling of answers, not the choice of questions. A greedy run counts for each seed.
     """
     names = sorted({run.benchmark.name for run in runs}, key=list(BENCHMARKS).index)
     of_name = {name: [run for run in runs if run.benchmark.name == name] for name in names}

@@ -95,8 +95,7 @@ def mathvision_rules(row: Row, results: Sequence[str]) -> Row:
 def mathvista(row: Row, results: Sequence[str]) -> Row:
     """Score MathVista: a judge extracts the answer, which is then compared.
 
-    In the data set on the Hub `precision` is a float, with which lmms-eval 0.7.3 rounds no number: without the whole
-    number here, all 40 questions whose answer is a float would be wrong.
+    The Hub's `precision` is a float, with which lmms-eval 0.7.3 rounds no number: 40 right answers would be wrong.
     """
     if row["answer_type"] == "float":  # for others it may be None or NaN
         row = {**row, "precision": int(row["precision"])}

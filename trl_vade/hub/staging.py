@@ -27,10 +27,7 @@ Send = Callable[[HubTarget], CommitInfo]
 
 
 class Staging:
-    """The pushes to a branch, in the client's background thread. `announce` is told what has arrived.
-
-    The newest files replace those that wait. What is being sent is left alone until its attempt ends.
-    """
+    """The pushes to a branch, in the client's background thread: the newest files replace those that wait."""
 
     def __init__(self, target: HubTarget, output_dir: Path, announce: Callable[[str], None] = logger.info) -> None:
         self.target, self._output_dir, self._announce = target, output_dir.resolve(), announce

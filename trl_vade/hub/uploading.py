@@ -132,9 +132,9 @@ def send_folder(
 ) -> CommitInfo:
     """Make one attempt to push the files of `folder`, which has the layout of the repository, in a commit `message`.
 
-    In the same commit, the checkpoints and steps of the folder become what they are here. Later ones and what matches
-    `delete` are deleted, which the log says. `card` makes README.md. If the Hub refuses it, the other files go without
-    it. `about` are arguments of `create_commit`, whose errors are raised: `upload_folder` makes several commits.
+    The checkpoints and steps of the folder become what they are here. Later ones and what matches `delete` are
+    deleted, as the log says. `card` makes README.md; if the Hub refuses it, the other files go without it. `about`
+    are arguments of `create_commit`, whose errors are raised: `upload_folder` makes several commits.
     """
     api, here = HfApi(token=target.token), [path.name for path in folder.iterdir() if path.is_dir()]
     if branch_of(target.revision):  # such as the new one of `push_to_hub(revision=...)`

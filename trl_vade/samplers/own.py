@@ -145,7 +145,7 @@ def check_sampler(value: Any) -> None:
 
 
 def find_sampler(value: str) -> Any:
-    """Run the user's code: return what `value` stands for, or what is at its path, or raise `ConfigurationError`."""
+    """Return what `value` stands for, or what is at its path (user's code), or raise `ConfigurationError`."""
     if isinstance(value, PathOf):
         return value.given
     module, _, name = value.partition(":")

@@ -183,10 +183,7 @@ def beta_mean(alpha: FloatArray, beta: FloatArray) -> FloatArray:
 
 
 def saved_counts(state: Mapping[str, Any]) -> tuple[FloatArray, FloatArray]:
-    """Check a saved `state` as `BetaPosterior.load_state_dict`, and return the counts of its V scored rows, (V,) each.
-
-    It takes memory for these alone: a stranger's file may name any number of rows.
-    """
+    """Check a saved `state`, and return the counts of its V scored rows, (V,) each, in memory for these alone."""
     step = _check_saved(state, saved_number("num_samples", state.get("num_samples"), minimum=1))
     kept = np.power(state["decay_unsampled"], step - state["last_update"])
     return state["alpha"] * kept, state["beta"] * kept

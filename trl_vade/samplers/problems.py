@@ -102,7 +102,6 @@ class Problems:
 
         The rule "posterior" takes the variants with the largest gains, the lower row among equals. The rule
         "difficulty" takes the variants nearest to offsets that `variant_offsets` draws.
-
         `chosen`, (Q,), are places of problems, in [0, P). `gain` returns for rows the gain of their drawn pass rates,
         and `mean` their expected pass rates.
         """
@@ -146,7 +145,6 @@ def variant_offsets(mean: FloatArray, count: int, chance: np.random.Generator) -
 
     An offset is drawn from N(mu, 1) and rounded. The mean mu falls from 6 to -5 with the original's difficulty
     1 + 8 (1 - m), for the expected pass rates `mean`, (Q,). Between whole difficulties it is interpolated.
-
     Source: DIVA-GRPO, arXiv 2603.01106, section 3.2; the numbers are those of the released code.
     """
     mu = np.interp(1.0 + 8.0 * (1.0 - mean), np.arange(1.0, 10.0), MEAN_OFFSETS)

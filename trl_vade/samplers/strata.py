@@ -32,7 +32,6 @@ class Strata:
 
     The offsets of successive draws are multiples of the golden ratio, modulo 1. Over T draws the quotas of a stratum
     then sum to T k n_s / N up to O(log T).
-
     Source: Madow (1949), On the theory of systematic sampling II, Ann. Math. Stat. 20, 333-354; no paper on GRPO.
 
     `labels`, (N,), are texts or whole numbers. `digest` is their SHA-256, which a saved state holds in their place.
@@ -55,7 +54,6 @@ class Strata:
 
         Among equal values the lower row comes first. A resting row (a value below 0) never fills a quota: the best
         rows of other strata take its open places. Resting rows are chosen only after all others.
-
         `rows`, (J,), are distinct and ascend; `value`, (J,), is finite; `quotas`, (S,), sum to k in [1, J].
         """
         order, k = largest(value, value.size), int(quotas.sum())

@@ -149,10 +149,7 @@ class GenerationBatch:
         return [{"extra": values, "row": row} for values, row in zip(extra, made, strict=True)]
 
     def _filled(self, rows: Rows, first: Round) -> tuple[Rows, Round]:
-        """With refills, generate for further rows until K groups have a gradient, and return the batch of these.
-
-        TRL needs K groups. Groups without a gradient fill up a batch for which no rows or refills are left.
-        """
+        """With refills, generate until K groups have a gradient, or no rows or refills are left; return K groups."""
         if not self._refills:
             return rows, first
         trainer, selection, rounds = self._trainer, self._trainer.selection, [first]

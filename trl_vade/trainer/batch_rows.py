@@ -208,10 +208,7 @@ def spread(values: NDArray[np.int64], more: int) -> NDArray[np.int64]:
 
 
 def side_by_side(pictures: Sequence[Hashable], window: int) -> list[int]:
-    """Return the places, (B,), of completions in an order with those of one picture together.
-
-    Pictures come in the order of their first completion in a `window` of places, which no completion leaves.
-    """
+    """Return the places, (B,), of completions with those of one picture together in each window of so many."""
     order = []
     for start in range(0, len(pictures), window):
         places = range(start, min(start + window, len(pictures)))

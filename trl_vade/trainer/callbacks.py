@@ -54,10 +54,7 @@ def harmless(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class StepTimer(TrainerCallback):
-    """Callback that adds the seconds of each optimiser step, first micro-batch to update, to those of the selection.
-
-    All of these go into the metrics as `vade/<phase>_seconds_total`, of which a log takes the last.
-    """
+    """Callback that adds the seconds of each optimiser step to those of the selection, and logs all totals."""
 
     def __init__(self, selection: Callable[[], Any], metrics: dict[str, list[float]]):
         self._selection, self._metrics = selection, metrics  # a function, because a run may have another, or None
@@ -186,6 +183,30 @@ class TaskMetrics:
         self._texts, self._rewards = [], []
         for name, value in on_main_process(lambda: self.compute(given)).items():
             metrics[name.removeprefix("eval_")].append(float(value))
+
+
+OF_RATIOS = ("cispo_clip_ratio", "clip_ratio/low_mean", "clip_ratio/high_mean", "clip_ratio/region_mean")
+OF_EXTREMES, OF_PHI = ("clip_ratio/low_min", "clip_ratio/high_max"), "vespo/phi_seq_mean"
+OF_TRAINED_ROWS = ("entropy", "kl", *OF_RATIOS, *OF_EXTREMES, OF_PHI)  # TRL's (1.16) of a micro-batch
+
+
+def of_trained_rows(
+    metrics: Any, names: list[str], in_rows: bool, *, rows: int, tokens: int, trained: int, averaged: int
+) -> None:
+    """Correct the metrics that the loss of a micro-batch has just added to those of its trained rows alone.
+
+    Without a trained row they are removed. TRL 1.16 adds 0 then, which looks like a collapse of the entropy.
+    """
+    for name in names:
+        value = metrics[name].pop()
+        if name == OF_PHI:  # 1 for a row that is not trained on
+            value = (value * rows - (rows - trained)) / max(trained, 1)
+        elif name not in OF_EXTREMES:  # 0 for such a row
+            value *= rows / max(trained, 1) if name in OF_RATIOS and in_rows else averaged / max(tokens, 1)
+        if tokens:
+            metrics[name].append(value)
+        elif not metrics[name]:
+            del metrics[name]  # TRL would log None
 
 
 @contextmanager

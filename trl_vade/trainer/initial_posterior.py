@@ -132,8 +132,8 @@ def evidence(
 ) -> GroupOutcomes:
     """Join another run's V rows, the keys, alpha and beta in `saved`, with the N rows here by their keys.
 
-    The outcomes are discounted, and without gradients, since no group was generated. Fewer shared rows than
-    `min_match` of min(V, N), or none, are a `SnapshotMismatchError` about `source`.
+    The outcomes are discounted, without gradients. Fewer shared rows than `min_match` of min(V, N), or none, are a
+    `SnapshotMismatchError` about `source`.
     """
     saved_key, alpha, beta = saved
     found, rows = find_rows(saved_key, keys)

@@ -20,9 +20,8 @@ WITHOUT_WORKERS = {
 def of_tickets(trainer: Any) -> Iterator[None]:
     """Replace the trainer's rows by their numbers within the block, so that its loader carries tickets.
 
-    It may then read ahead, skip batches on resume and start epochs at no cost, and chooses nothing. TRL and the
-    Trainer keep their own arithmetic of lengths and steps. No ticket is ever used. Numbers need no workers: a signal
-    to all processes of a job, as from Slurm, would end them, and with them the run before its last checkpoint.
+    It may then read ahead, skip and start epochs at no cost, with TRL's arithmetic of steps. No ticket is ever used.
+    Numbers need no workers: a signal to all processes of a job, as from Slurm, would end them before the last save.
     """
     rows, args = trainer.train_dataset, trainer.args
     trainer.train_dataset, trainer.args = range(len(rows)), copy.copy(args)

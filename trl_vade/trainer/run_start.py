@@ -72,10 +72,7 @@ def whole_run(trainer: Any, asked: Any) -> Iterator[str | None]:
 
 @contextmanager
 def holding(output_dir: str | os.PathLike[str]) -> Iterator[None]:
-    """Keep other runs out of `output_dir` within the block. All processes must take part.
-
-    All raise `ConfigurationError` if another run holds the folder, `CheckpointSaveError` if it cannot be written.
-    """
+    """Keep other runs out of `output_dir` in the block; all raise if one is there, or it cannot be written."""
     with ExitStack() as held:
         on_main_process(lambda: bool(held.enter_context(_hold(Path(output_dir)))))  # other processes get no file
         yield

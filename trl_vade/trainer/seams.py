@@ -124,10 +124,7 @@ def owner_of(kind: type, method: str) -> type:
 
 
 def own_views(trainer: Any) -> str:
-    """Say which methods of `SEE_ROWS` another class than TRL's `GRPOTrainer`, its bases and ours defines; or nothing.
-
-    They may use every row, as it is: no row may be left out, merged or moved without being asked for.
-    """
+    """Say which methods of `SEE_ROWS`, which may use every row as it is, another class than TRL's and ours defines."""
     known = ("trl_vade.", "trl.trainer.", "transformers.")
     strange = [kind for kind in type(trainer).__mro__ if not f"{kind.__module__}.".startswith(known)]
     found = [f"{kind.__name__}.{method}" for kind in strange for method in SEE_ROWS if method in vars(kind)]

@@ -35,7 +35,7 @@ from .batch_rows import (
     taken,
     with_pixels_counted,
 )
-from .callbacks import TrainedCounts, callback_of
+from .callbacks import OF_TRAINED_ROWS, TrainedCounts, callback_of, of_trained_rows
 from .config_checks import down_sampling, reason_against_lossless, refuse_lossless, schedule
 from .presets import is_adaptive
 from .replay import Replay
@@ -43,16 +43,9 @@ from .seams import arguments_of, own_views
 
 logger = get_logger(__name__)
 
+# Of a batch: (B,) the place of each row before TRL's shuffle; () kept rows over all rows, a factor of the loss.
 PLACE, ROW_SHARE = "vade_place", "vade_row_share"
-"""Entries of a batch: (B,) the place of each row before TRL's shuffle; () kept rows over all rows, a factor of the
-loss."""
-OF_RATIOS = ("cispo_clip_ratio", "clip_ratio/low_mean", "clip_ratio/high_mean", "clip_ratio/region_mean")
-OF_EXTREMES = ("clip_ratio/low_min", "clip_ratio/high_max")
-OF_PHI = "vespo/phi_seq_mean"
-OF_TRAINED_ROWS = ("entropy", "kl", *OF_RATIOS, *OF_EXTREMES, OF_PHI)
-"""TRL's metrics (1.16) of the tokens or rows of a micro-batch."""
-MEAN_OVER_ROWS = ("grpo", "dr_grpo", "luspo", "sapo")
-"""Loss types that divide by the rows of a micro-batch. `dapo`, `cispo` and `vespo` divide by `num_items_in_batch`."""
+MEAN_OVER_ROWS = ("grpo", "dr_grpo", "luspo", "sapo")  # losses over a micro-batch's rows, not `num_items_in_batch`
 
 
 class Thinning:
@@ -186,7 +179,8 @@ class Thinning:
         rows, tokens, chosen, trained, averaged, clipped, older = figures.tolist()
         if self.mode != "none":
             new = [name for name in OF_TRAINED_ROWS if len(metrics.get(name, ())) > before.get(name, 0)]
-            self._of_trained_rows(new, rows, tokens, trained, averaged)
+            in_rows = trainer.importance_sampling_level == "sequence"
+            of_trained_rows(metrics, new, in_rows, rows=rows, tokens=tokens, trained=trained, averaged=averaged)
         counts: Any = callback_of(trainer, TrainedCounts)
         counts.completions, counts.tokens = counts.completions + int(rows), counts.tokens + int(chosen)
         metrics["vade/trained_completions"], metrics["vade/trained_tokens"] = [counts.completions], [counts.tokens]
@@ -194,23 +188,6 @@ class Thinning:
             metrics["vade/replay_clip_ratio"].append(clipped / older)
         if self.mode == "d3s":
             metrics["vade/kept_tokens_share"].append(chosen / max(tokens, 1))
-
-    def _of_trained_rows(self, names: list[str], rows: int, tokens: int, trained: int, averaged: int) -> None:
-        """Correct the metrics that the loss of a micro-batch has just added to those of its trained rows alone.
-
-        Without a trained row they are removed. TRL 1.16 adds 0 then, which looks like a collapse of the entropy.
-        """
-        metrics, in_rows = self._trainer._metrics["train"], self._trainer.importance_sampling_level == "sequence"
-        for name in names:
-            value = metrics[name].pop()
-            if name == OF_PHI:  # 1 for a row that is not trained on
-                value = (value * rows - (rows - trained)) / max(trained, 1)
-            elif name not in OF_EXTREMES:  # 0 for such a row
-                value *= rows / max(trained, 1) if name in OF_RATIOS and in_rows else averaged / max(tokens, 1)
-            if tokens:
-                metrics[name].append(value)
-            elif not metrics[name]:
-                del metrics[name]  # TRL would log None
 
     def _most(self, rows: int) -> int:
         """Return the rows that hold so many of this process, and those of any other, in whole micro-batches."""

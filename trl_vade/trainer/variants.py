@@ -62,10 +62,7 @@ def variant_rows(rows: Dataset, args: GRPOConfig) -> VariantRows | None:
 
 
 def own_advantages(trainer: Any, rewards: torch.Tensor) -> NDArray[np.float64] | None:
-    """Return the advantages, (K*G,), of the batch scored last in place of TRL's, or None if `vade_advantage` is local.
-
-    `rewards` are those of all processes, (K*G, F), NaN where a reward function returned None.
-    """
+    """Return the advantages, (K*G,), for all processes' `rewards`, (K*G, F), or None if `vade_advantage` is local."""
     args = trainer.args
     if args.vade_advantage == "local":
         return None

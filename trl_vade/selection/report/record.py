@@ -140,10 +140,7 @@ def read_kept(path: Path) -> dict[str, Any]:
 
 
 def _history(folder: Path) -> list[dict[str, Any]]:
-    """Return the log history of the highest step, in `folder` or in a checkpoint, which may be half written.
-
-    Of whole checkpoints the newest counts: another one with a higher step was abandoned.
-    """
+    """Return the log history of the newest whole checkpoint, or of a higher step that none of these has left."""
     found, older = [], complete_checkpoints(folder)[:-1]
     for path in [folder / TRAINER_STATE_FILE, *folder.glob(f"*checkpoint*/{TRAINER_STATE_FILE}")]:
         if path.parent in older:

@@ -110,9 +110,8 @@ def _of_validation(evaluations: list[dict[str, Any]]) -> str:
 def change_of(first: Mapping[str, Any], last: Mapping[str, Any]) -> tuple[str, str]:
     """Return the change of a score in words, and whether it is more than two standard errors of the difference."""
     change, errors = last["score"] - first["score"], [first["standard_error"], last["standard_error"]]
-    points = (
-        f"{100 * change:+.1f} points" if all(0 <= each["score"] <= 1 for each in (first, last)) else f"{change:+.3g}"
-    )
+    shares = all(0 <= each["score"] <= 1 for each in (first, last))
+    points = f"{100 * change:+.1f} points" if shares else f"{change:+.3g}"
     if None in errors:
         return points, "its error is not known"
     return points, "within noise" if abs(change) <= 2 * math.hypot(*errors) else "more than noise"

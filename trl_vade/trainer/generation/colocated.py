@@ -114,9 +114,8 @@ def _one_each(output: Any) -> list[Any]:
 def engine_with_trainers_processor(trainer: Any, args: Any) -> Iterator[None]:
     """Hand the image settings of `trainer`'s processor to the vLLM engine that TRL makes inside this block.
 
-    TRL 1.16 (`VLLMGeneration._init_vllm`) passes only the model's folder to the engine, which loads the processor from
-    there. With another picture size (`max_pixels`, `size`) the answers would belong to other images than those trained
-    on. The engine needs the settings when it starts, because it measures the memory of an image with them.
+    TRL 1.16 (`VLLMGeneration._init_vllm`) passes only the model's folder, whose processor may make pictures of another
+    size: the answers would be to these. The engine needs the settings when it starts, to measure an image's memory.
     """
     if not (args.use_vllm and args.vllm_mode == "colocate"):
         yield
