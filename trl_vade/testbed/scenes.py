@@ -8,9 +8,7 @@
 | colour | of one shape (8)      | of both of two (56)        | of two of four (56)                |
 
 Answers are drawn first, evenly over their range, and the scene is drawn to fit. A guess succeeds less than one time in
-four, also if it names a thing in the picture.
-Shapes and digits are drawn flat on a white canvas of 56 x 56 pixels: without anti-aliasing and font files the same
-calls give the same bytes everywhere.
+four, also if it names a thing in the picture. Without anti-aliasing and font files the same calls give the same bytes.
 """
 
 from dataclasses import dataclass
