@@ -161,8 +161,8 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
     json.dumps(document, allow_nan=False)  # NaN and 1e999 are read, and an error here
     version = document["format_version"]
     if version > FORMAT_VERSION:  # it may have any fields
-        reads = f"this trl_vade reads versions up to {FORMAT_VERSION}: upgrade it"
-        raise SnapshotMismatchError(f"{path} has format version {version}; {reads}.")
+        ours = f"this release reads versions up to {FORMAT_VERSION}. Upgrade trl_vade."
+        raise SnapshotMismatchError(f"{path} has format version {version}; {ours}")
     missing = [name for name in _FIELDS if name not in document]
     if missing or type(version) is not int or version != FORMAT_VERSION:  # True is 1, and 1.0
         raise ValueError(f"format_version {version!r}, missing fields {missing}")
