@@ -150,8 +150,13 @@ def make_plan(args: GRPOConfig, rows: int) -> Plan:
 def _processes(command: CommandArguments, script_args: VADEScriptArguments) -> int:
     """Return the number of processes: of the command, of a launcher around it, or that which the recipe is for."""
     if command.num_processes is None and command.accelerate_config is not None:
-        found = yaml.safe_load(accelerate_file(command.accelerate_config).read_text(encoding="utf-8"))
-        return int(found["num_processes"])
+        path = accelerate_file(command.accelerate_config)
+        try:
+            return int(yaml.safe_load(path.read_text(encoding="utf-8"))["num_processes"])
+        except (OSError, ValueError, TypeError, KeyError, yaml.YAMLError) as error:
+            raise ConfigurationError(
+                f"{path} is no accelerate configuration with num_processes ({error!r}). Give --num_processes."
+            ) from error
     return max(int(command.num_processes or os.environ.get("WORLD_SIZE") or script_args.plan_processes), 1)
 
 

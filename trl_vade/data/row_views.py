@@ -71,10 +71,7 @@ def data_url(image: Image.Image) -> str:
 def names_and_tasks(
     dataset: Dataset, keys: NDArray[np.int64], rows: NDArray[np.int64], task_column: str
 ) -> dict[str, Any]:
-    """Return the arguments `sample_id` and `task` of `posterior_table` for the rows, (V,).
-
-    A name is the text of the row's `id`, or its key if it has none. Without the column of the tasks `task` is None.
-    """
+    """Return the arguments `sample_id`, an `id` or else a key, and `task`, if known, for `posterior_table`, (V,)."""
     feature = dataset.features.get("id")
     has_text = isinstance(feature, Value) and "binary" not in feature.dtype
     ids = _values(dataset, "id", rows) if has_text else [None] * len(rows)

@@ -139,9 +139,6 @@ def find_model(evaluation: Evaluation) -> EvaluatedModel:
 
 
 def fingerprint(files: Iterable[Path]) -> str:
-    """Return 16 hexadecimal digits of the names, sizes and times of files, which tell whether they have changed.
-
-    In the Hub's cache a file that a commit did not change stays as it is: publishing results changes no model.
-    """
+    """Return 16 hexadecimal digits of names, sizes and times of files, which a commit elsewhere does not change."""
     facts = sorted((path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files)
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]

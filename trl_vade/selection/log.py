@@ -72,8 +72,9 @@ class SelectionLog:
         kept = self.set_aside()
         return (
             f"{self.path} cannot be continued: it is missing, damaged, of another run, or shorter than the "
-            f"{wanted.lines} lines of the checkpoint. A new log begins{f'; this is {kept}' if kept else ''}. To "
-            "keep one log, stop now, put the right file back, and resume from the same checkpoint."
+            f"{wanted.lines} lines of the checkpoint. The training is not affected. A new log begins"
+            f"{f'; the file is kept as {kept}' if kept else ''}. To keep one log, stop now, put the right file back, "
+            "and resume from the same checkpoint."
         )
 
     def sync(self) -> None:

@@ -121,10 +121,7 @@ def _has_scores(trainer: Any) -> bool:
 
 
 def write_model_card(trainer: Any, dataset: str | None = None) -> None:
-    """Complete the card that TRL has written into the output directory; on the main process, at every save.
-
-    It must end no run: after an error, which is logged, VADE's part is missing. `dataset` is as in `run_facts`.
-    """
+    """Complete TRL's card in the output directory, for `dataset` as in `run_facts`. An error is logged and ends no run."""
     try:
         folder, run = Path(trainer.args.output_dir), live_run(trainer)
         summary = summarise(run) if run else None
