@@ -121,7 +121,7 @@ def _has_scores(trainer: Any) -> bool:
 
 
 def write_model_card(trainer: Any, dataset: str | None = None) -> None:
-    """Complete TRL's card in the output directory (`dataset`: see `run_facts`). An error is logged, and ends no run."""
+    """Complete TRL's card in the output directory (`dataset`: see `run_facts`). An error is logged and ends no run."""
     try:
         folder, run = Path(trainer.args.output_dir), live_run(trainer)
         summary = summarise(run) if run else None

@@ -40,8 +40,9 @@ def correct_colocated_requests(trainer: Any) -> None:
         if not (for_all and all(isinstance(row, dict) and "prompt_token_ids" in row for row in prompts)):
             if trainer.rollout_func is None:  # which calls the engine itself
                 logger.warning_once(
-                    "Requests to the colocated engine, perhaps of your own code, are not as in TRL 1.16: image tokens "
-                    "may be expanded twice, and no seed lets a resume repeat samples."
+                    "Requests to the colocated engine, perhaps of your own code, are not as in TRL 1.16, so three "
+                    "corrections are off: image tokens may be expanded twice, a prompt is sent once for each "
+                    "completion, and no seed lets a resume repeat samples."
                 )
             return generate(prompts, sampling_params, **options)
         requests, params = [], []
