@@ -159,9 +159,9 @@ class GenerationBatch:
             if more is None:
                 logger.warning_once(
                     "vade_dynamic_sampling: a generation batch has groups without a gradient after its last refill "
-                    f"({MAX_REFILLS} at most, none in a reward outage or without other rows). They have an advantage "
-                    "of 0. If frac_reward_zero_std stays above 0, the rows are too easy or too hard, or "
-                    "num_generations is too small. This is said once."
+                    f"({MAX_REFILLS} at most). There are no more in a reward outage, or if too few other rows are "
+                    "left. Training continues; these groups have an advantage of 0. If frac_reward_zero_std stays "
+                    "above 0, the rows are too easy or too hard, or num_generations is too small. This is said once."
                 )
                 break
             rounds.append(self._round(more, trainer._generate(prompts_of(more))))
