@@ -18,7 +18,7 @@ import numpy as np
 from scipy import stats
 
 from trl_vade.checks import abbreviated, check_whole_number
-from trl_vade.cli.tables import print_columns
+from trl_vade.cli.commands import print_columns
 from trl_vade.errors import ConfigurationError, EvaluationError, VADEError
 from trl_vade.evaluation.benchmarks import BENCHMARKS
 from trl_vade.evaluation.results import read_results

@@ -10,20 +10,13 @@ from . import errors
 from .errors import *  # noqa: F403 - light, so not among those below
 from .version import __version__
 
-_EXPORTS = {
-    "BetaPosterior": "samplers",
-    "Draw": "samplers",
-    "PromptSampler": "samplers",
-    "ThompsonSampler": "samplers",
-    "UniformSampler": "samplers",
+_SAMPLERS = ("BetaPosterior", "Draw", "PromptSampler", "ThompsonSampler", "UniformSampler")
+_EXPORTS = dict.fromkeys((*_SAMPLERS, "information_gain", "load_snapshot", "save_snapshot"), "samplers") | {
     "VADEConsoleCallback": "trainer.console",
     "VADEGRPOConfig": "trainer.grpo_config",
     "VADEGRPOTrainer": "trainer.grpo_trainer",
     "VADEReportCallback": "trainer.report",
-    "information_gain": "samplers",
     "load_posterior": "hub.posteriors.repository",
-    "load_snapshot": "samplers",
-    "save_snapshot": "samplers",
 }
 
 if TYPE_CHECKING:

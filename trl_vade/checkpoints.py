@@ -80,16 +80,11 @@ def look_at(folder: Path) -> Checkpoint:
         return Checkpoint(folder, step, f"its {MARKER_FILE} cannot be read")
 
 
-def checkpoints(output_dir: str | os.PathLike[str]) -> list[Path]:
-    """Return the checkpoint folders of a run, whole or not, in the order of their names."""
-    found = ((_NAME.fullmatch(path.name), path) for path in Path(output_dir).glob(f"{PREFIX}*") if path.is_dir())
-    return [path for _, path in sorted((int(named[1]), path) for named, path in found if named)]
-
-
 def _in_order(output_dir: str | os.PathLike[str]) -> list[Checkpoint]:
     """Return what is known of all checkpoint folders, each after those that are behind it."""
-    places = [Path(output_dir) / LAST_CHECKPOINT, *checkpoints(output_dir)]
-    return sorted((look_at(path) for path in places if path.is_dir()), key=lambda each: (len(each.line), each.step))
+    named = [path for path in sorted(Path(output_dir).glob(f"{PREFIX}*")) if _NAME.fullmatch(path.name)]
+    places = (path for path in (Path(output_dir) / LAST_CHECKPOINT, *named) if path.is_dir())
+    return sorted(map(look_at, places), key=lambda each: (len(each.line), each.step))
 
 
 def complete_checkpoints(output_dir: str | os.PathLike[str]) -> list[Path]:

@@ -49,16 +49,15 @@ def check_fields(what: str, saved: Any, expected: Iterable[str]) -> None:
     """Raise a `SnapshotError` unless `saved`, the state of `what`, is a mapping of the fields `expected`."""
     if not isinstance(saved, Mapping):
         raise SnapshotCorruptError(
-            f"The saved {what} is a {type(saved).__name__}; it must be a mapping of field names to values. Pass the "
-            "result of state_dict, or the sampler_state that load_snapshot read."
+            f"The saved {what} is a {type(saved).__name__}; it must be a mapping of field names to values, a result "
+            "of state_dict, or the sampler_state that load_snapshot read."
         )
     expected = set(expected)
     if saved.keys() != expected:
         missing, unknown = sorted(expected - saved.keys()), sorted(map(str, saved.keys() - expected))
         raise SnapshotMismatchError(
             f"The saved {what} has the fields {sorted(map(str, saved))} and this one has {sorted(expected)} (missing: "
-            f"{missing}, unknown: {unknown}); they must be the same, because a missing field would silently start "
-            "from its default. Load it with the release of trl_vade that saved it."
+            f"{missing}, unknown: {unknown}). Load it with the release of trl_vade that saved it."
         )
 
 
@@ -72,9 +71,8 @@ def check_same(what: str, saved: Mapping[str, Any], here: Mapping[str, Any]) -> 
     ]
     if differences:
         raise SnapshotMismatchError(
-            f"The saved state does not belong to this {what}: {'; '.join(differences)}. They must be equal, because "
-            f"the saved counts and draws depend on these values. Build the {what} with the saved values, or start "
-            "without the saved state."
+            f"The saved state does not belong to this {what}: {'; '.join(differences)}. The saved counts and draws "
+            f"depend on these values. Build the {what} with them, or start without the saved state."
         )
 
 
@@ -91,8 +89,7 @@ def check_outcomes(successes: ArrayLike, trials: ArrayLike) -> tuple[FloatArray,
         first = int(np.flatnonzero(~sound)[0])
         raise ObservationError(
             f"Entry {first} has successes {successes[first]} and trials {trials[first]}; the rule is 0 <= successes "
-            "<= trials <= 2**53, all finite. Both count completions of one group: leave those without a score out of "
-            "both."
+            "<= trials <= 2**53, all finite. Both count completions of one group, without those that have no score."
         )
     return successes, trials
 
@@ -107,8 +104,7 @@ def as_vector(name: str, values: ArrayLike, *, kinds: str) -> NDArray[Any]:
     if vector.ndim != 1 or (vector.size and vector.dtype.kind not in kinds):
         wanted = "integers" if kinds == "iu" else "numbers"
         raise ObservationError(
-            f"{name} has shape {vector.shape} and dtype {vector.dtype}; it must be a vector of {wanted}, one entry a "
-            "row. Convert it before the call."
+            f"{name} has shape {vector.shape} and dtype {vector.dtype}; it must be a vector of {wanted}, one a row."
         )
     return vector
 

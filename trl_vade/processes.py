@@ -14,10 +14,9 @@ from .errors import ConfigurationError
 
 
 def on_main_process(compute: Callable[[], Any]) -> Any:
-    """Run `compute` on the main process, and return its result or raise its error on all processes.
+    """Run `compute` on the main process, and return its result or raise its error, picklable, on all processes.
 
-    Without this, an error on the main process would leave the others waiting in a collective. Results and errors must
-    be picklable.
+    Without this, an error on the main process would leave the others waiting in a collective.
     """
     state = PartialState()
     if state.num_processes == 1:
@@ -35,15 +34,12 @@ def on_main_process(compute: Callable[[], Any]) -> Any:
 
 
 def refuse_differing_weights(models: Iterable[tuple[str, Any]]) -> None:
-    """Raise `ConfigurationError` on all processes if one of these models differs between them.
+    """Raise `ConfigurationError` on all processes if one of these named `models` of transformers differs between them.
 
     TRL broadcasts the weights of the policy, but not those of the reference model and of reward models. With
     accelerate's `fsdp_cpu_ram_efficient_loading: true`, transformers before 5.18 (which vLLM 0.31 requires) leaves
     zeros on every process but the first of a machine, and TRL 1.16 shards these zeros without a message (KL at step 1:
     4.17). Replicas must have the same sum. Shards differ anyway; a shard of zeros is recognised.
-
-    Args:
-        models: their names and themselves. Anything but a model of transformers is passed over.
     """
     if PartialState().num_processes == 1:
         return

@@ -60,18 +60,15 @@ def settings_of(config: type) -> list[Setting]:
 
 
 def check_settings(args: Any, config: type) -> None:
-    """Check each setting of `args` by its rule in `config`.
-
-    Raises:
-        ConfigurationError: A value breaks its rule, or has no effect without another setting.
-    """
+    """Raise `ConfigurationError` if a setting breaks its rule in `config`, or has no effect without another."""
     settings = settings_of(config)
     for each in settings:
         value, rules = getattr(args, each.name), dict(_rules(each.kind, each.rule))
         if not any(holds(value) for holds in rules.values()):
+            about = re.split(r"(?<!e\.g\.)(?<!i\.e\.)(?<!eq\.)(?<=\.)\s", each.help)[0]  # its first sentence
             raise ConfigurationError(
-                f"{each.name}={abbreviated(value)} is not {' or '.join(rules)}. {first_sentence(each.help)} The "
-                f"default is {each.default!r}."
+                f"{each.name}={abbreviated(value)} is not {' or '.join(rules)}. {about} The default is "
+                f"{each.default!r}."
             )
     for each in settings:
         value = getattr(args, each.name)
@@ -131,8 +128,3 @@ def _is_in(value: Any, kind: type, interval: str) -> bool:
     if not number or not low <= value <= high:
         return False
     return (value != low or interval[0] == "[") and (value != high or interval[-1] == "]")
-
-
-def first_sentence(text: str) -> str:
-    """Return the first sentence of the help of a field."""
-    return re.split(r"(?<!e\.g\.)(?<!i\.e\.)(?<!eq\.)(?<=\.)\s", text)[0]

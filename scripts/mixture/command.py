@@ -7,7 +7,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from trl_vade.cli.tables import print_columns
+from trl_vade.cli.commands import print_columns
 from trl_vade.errors import ConfigurationError, VADEError
 
 from .sources import SOURCES, VALIDATION_SHARE
@@ -152,7 +152,7 @@ def main(arguments: list[str]) -> None:
     if args.dry_run:
         show_sources(args.sources)
         return
-    from trl_vade.hub.failures import HTTP_ERROR
+    from trl_vade.hub.uploading import HTTP_ERROR
 
     logging.basicConfig(format="%(message)s")
     logging.getLogger(__package__).setLevel(logging.INFO)  # and not that of httpx, which has a line for each request

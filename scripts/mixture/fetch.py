@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from trl_vade.errors import ConfigurationError
-from trl_vade.hub.failures import FAILURES, HTTP_ERROR, in_one_line
+from trl_vade.hub.uploading import FAILURES, HTTP_ERROR, in_one_line
 
 from .sources import Source, SourceSchemaError
 

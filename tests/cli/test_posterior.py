@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tests.support.commands import run, said
 from tests.support.posteriors import make_table
 from trl_vade import ThompsonSampler, save_snapshot
+from trl_vade.cli.commands import print_columns, print_table
 from trl_vade.cli.showing import both_ends, summarise_posterior
-from trl_vade.cli.tables import print_columns, print_table
-from trl_vade.data.pass_rates import pass_rates
+from trl_vade.data.columns import pass_rates
 from trl_vade.data.row_keys import dataset_fingerprint, sample_keys
 from trl_vade.hub.posteriors.repository import load_posterior
 

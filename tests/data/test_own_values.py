@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from PIL import ImageDraw
 
 from tests.support.pictures import FORMATS, MODES, as_decoded, file_of, gradient
-from trl_vade.data.own_values import own_values
+from trl_vade.data.decoding import own_values
 
 LEAVES = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(), st.binary(), st.dates()

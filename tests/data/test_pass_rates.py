@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from datasets import Dataset
 
-from trl_vade.data.pass_rates import pass_rates
+from trl_vade.data.columns import pass_rates
 from trl_vade.errors import ConfigurationError
 
 NAN = float("nan")

@@ -18,11 +18,11 @@ from tests.support.refusals import refused
 from tests.support.rows import make_text_rows
 from tests.support.runs import always_half
 from trl_vade import VADEGRPOTrainer
+from trl_vade.data import prompt_lengths as lengths_module
 from trl_vade.data.loading import with_image_lists
 from trl_vade.data.prompt_lengths import prompt_lengths
 from trl_vade.errors import ConfigurationError, ImageDecodeError
 from trl_vade.testbed.processor import build_processor
-from trl_vade.trainer import overlong
 
 FULL_SIZE = of_full_size()
 
@@ -213,7 +213,7 @@ def vade_trainer(path, args, rows, **arguments):
 
 def test_longer_rows_are_left_out_of_what_is_trained_and_evaluated_on(vision_model_path, make_args, monkeypatch):
     rows, logs = uneven_rows(), []
-    monkeypatch.setattr(overlong.logger, "warning", logs.append)
+    monkeypatch.setattr(lengths_module.logger, "warning", logs.append)
     lengths = counted(rows, of_full_size())
     args = make_args(vade_max_prompt_length=lengths[3], per_device_train_batch_size=8)
     evaluated = {"all": rows, "short": rows.select([0])}

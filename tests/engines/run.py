@@ -25,7 +25,7 @@ from tests.support.rows import with_variants
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.testbed import load_testbed_dataset, load_testbed_model
 from trl_vade.testbed.rewards import exact_answer_reward
-from trl_vade.trainer.generation import colocated, engine_processor
+from trl_vade.trainer.generation import colocated
 from trl_vade.trainer.generation.corrections import vision_token_ids
 
 SETTINGS = {
@@ -179,7 +179,7 @@ def main(
         engine["generation_kwargs"] = {"logit_bias": {str(token): 100.0 for token in placeholders}}
     processor = AutoProcessor.from_pretrained(model, min_pixels=pixels, max_pixels=pixels) if pixels else None
     if folders_processor:
-        engine_processor.image_settings = lambda processing_class, folder, **loading: {}
+        colocated.image_settings = lambda processing_class, folder, **loading: {}
     settings = SETTINGS | engine | {"max_steps": steps, "save_steps": 3} | settings
     sharded = "ACCELERATE_USE_FSDP" in os.environ
     if sharded:  # accelerate 1.15 shards on GPUs alone; see tests/integration/sharded.py

@@ -28,8 +28,7 @@ from trl_vade.hub.model_card import START, complete_model_card
 from trl_vade.selection.report.summary import measured_rows, summarise, verdict
 from trl_vade.selection.report.writing import REPORT_FILE
 from trl_vade.trainer.grpo_config import VADE_DEFAULTS
-from trl_vade.trainer.publishing import write_model_card
-from trl_vade.trainer.report import live_run
+from trl_vade.trainer.report import live_run, write_model_card
 
 EXAMPLE = Path(__file__).parents[2] / "model_cards" / "model_example.md"
 INVENTED = "> This card is an example. Its names and figures are invented: no such run took place."

@@ -12,7 +12,7 @@ from scripts.mixture.fetch import check_schema, kind_of, local_files, open_strea
 from scripts.mixture.sources import SOURCES, SourceSchemaError
 from tests.support.mixture_stand_ins import CHART_QA, ONE_VISION, SCIENCE_QA, make_mirror, put_on_hub
 from trl_vade.errors import ConfigurationError
-from trl_vade.hub.failures import HTTP_ERROR
+from trl_vade.hub.uploading import HTTP_ERROR
 
 TEXT = Value("string")
 

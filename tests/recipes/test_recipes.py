@@ -15,7 +15,7 @@ from trl_vade.cli.plan import make_plan, planned_config
 from trl_vade.cli.recipes import RECIPES
 from trl_vade.cli.train_with_torch import load_reward
 from trl_vade.rewards import functions as rewards
-from trl_vade.trainer.down_sampling import down_sampling
+from trl_vade.trainer.config_checks import down_sampling
 from trl_vade.trainer.presets import setting
 
 SIZES, ALGORITHMS, ARMS = ("3b", "7b"), ("grpo", "gspo"), ("vade", "vanilla")

@@ -8,7 +8,7 @@ from hypothesis.extra.numpy import arrays
 
 from tests.support.refusals import refused
 from trl_vade.errors import ConfigurationError
-from trl_vade.selection.advantages import diva_advantages, posterior_difficulty, standardised
+from trl_vade.trainer.variants import diva_advantages, posterior_difficulty, standardised
 
 REWARDS = np.array([[[1, 0, 0, 0, 0], [1, 1, 1, 0, 1]], [[0, 0, 0, 0, 0], [0, 1, 0, 0, 0]]], dtype=float)
 DIFFICULTY = np.array([[5.0, 3.0], [9.0, 6.0]])

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trl_vade.selection.rollouts import enough_for, in_parts, most_varied, scheduled, spread
+from trl_vade.selection.on_time import enough_for
+from trl_vade.trainer.batch_rows import in_parts, most_varied, scheduled, spread
 
 levels = st.one_of(st.sampled_from([-1.5, -0.5, 0.0, 0.5, 2.0]), st.floats(-3, 3))
 
@@ -32,7 +33,6 @@ def test_the_schedule_of_256_rows_in_16_parts_is_golden():
     progress = [0.0, 0.25, 0.5, 0.75, 1.0]
     assert [in_parts(256 * scheduled([0.25, 1.0], p), 16) for p in progress] == [64, 112, 160, 208, 256]
     assert [scheduled((0.2, 1.0), p) for p in progress] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
-    assert scheduled(0.5, 0.7) == 0.5
     assert [(in_parts(rows, 4), enough_for(rows, 4)) for rows in (0, 5, 6.1, 8)] == [(4, 4), (4, 8), (8, 8), (8, 8)]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from transformers import TrainerState
 
-from trl_vade.checkpoints import checkpoints, look_at, write_marker
+from trl_vade.checkpoints import look_at, write_marker
 
 FILES = (
     "model.safetensors",
@@ -29,7 +29,7 @@ def write_checkpoint(output_dir, step, *, complete=True, run="a run", ancestors=
 
 def without_later(checkpoint):
     """Move the later checkpoints of its folder to `_aside`, as the refusal of a resume asks; returns its path."""
-    for path in checkpoints(Path(checkpoint).parent):
+    for path in sorted(Path(checkpoint).parent.glob("checkpoint-*")):
         if look_at(path).step > look_at(Path(checkpoint)).step:
             shutil.rmtree(path.parent / "_aside" / path.name, ignore_errors=True)
             (path.parent / "_aside").mkdir(exist_ok=True)

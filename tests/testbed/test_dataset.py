@@ -11,9 +11,8 @@ from scipy import ndimage
 from tests.support.refusals import refused
 from trl_vade.testbed import build_dataset, load_testbed_dataset
 from trl_vade.testbed import dataset as dataset_module
-from trl_vade.testbed.cache import cached_directory
-from trl_vade.testbed.drawing import BACKGROUND, COLOURS, GLYPHS
-from trl_vade.testbed.scenes import LEVELS, TASKS, draw_scene
+from trl_vade.testbed.dataset import cached_directory
+from trl_vade.testbed.scenes import BACKGROUND, COLOURS, GLYPHS, LEVELS, TASKS, draw_scene
 
 INK = {rgb: name for name, rgb in COLOURS.items()}
 

@@ -15,11 +15,10 @@ from transformers import (
 )
 
 from trl_vade.testbed import build_dataset, load_testbed_model
-from trl_vade.testbed import pretrained as pretrained_module
+from trl_vade.testbed import model as model_module
 from trl_vade.testbed.dataset import iter_scenes
-from trl_vade.testbed.model import build_model
+from trl_vade.testbed.model import IGNORED, SFTSettings, build_model, encode_batch, finetune
 from trl_vade.testbed.processor import SPECIAL_TOKENS, build_processor
-from trl_vade.testbed.sft import IGNORED, SFTSettings, encode_batch, finetune
 
 SHORT = SFTSettings(steps=4, batch_size=8, warmup_steps=1)
 
@@ -141,5 +140,5 @@ def test_fine_tuning_learns(processor):
 
 
 def test_a_cached_model_is_not_built_twice(directory, monkeypatch):
-    monkeypatch.setattr(pretrained_module, "finetune", lambda *_, **__: pytest.fail("built a second time"))
+    monkeypatch.setattr(model_module, "finetune", lambda *_, **__: pytest.fail("built a second time"))
     assert load_testbed_model(cache_dir=directory.parent, settings=SHORT, progress=False) == directory

@@ -16,8 +16,7 @@ from trl_vade import VADEGRPOConfig
 from trl_vade.errors import ConfigurationError
 from trl_vade.samplers.snapshot import state_digest
 from trl_vade.samplers.thompson import ThompsonSampler
-from trl_vade.trainer.config_checks import check_own_settings
-from trl_vade.trainer.down_sampling import schedule
+from trl_vade.trainer.config_checks import check_own_settings, schedule
 from trl_vade.trainer.grpo_config import VADE_DEFAULTS, with_vade_defaults
 from trl_vade.trainer.presets import POSTERIOR_INITS, PRESETS, setting, warm_start_source
 from trl_vade.trainer.selection_choice import make_sampler

@@ -76,7 +76,7 @@ def test_the_tasks_of_the_rows_are_kept_by_their_names(text_model_path, text_row
         for number, name in enumerate(names):
             assert {row % count for row in found["tasks"][name]} == {number}
         assert {about["task"] for about in found["rows"].values()} == {*names}
-    monkeypatch.setattr("trl_vade.selection.report.rows.MOST_STRATA", 2)
+    monkeypatch.setattr("trl_vade.trainer.report.MOST_STRATA", 2)
     train(text_model_path, rows, args)
     assert kept(args, ROWS_FILE)["tasks"] == {}
 

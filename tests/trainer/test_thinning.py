@@ -28,8 +28,8 @@ from tests.support.runs import (
     weights,
 )
 from trl_vade import ConfigurationError, VADEGRPOTrainer
-from trl_vade.selection.rollouts import enough_for, in_parts, most_varied
-from trl_vade.trainer.batch_rows import loss_mask, taken
+from trl_vade.selection.on_time import enough_for
+from trl_vade.trainer.batch_rows import in_parts, loss_mask, most_varied, taken
 from trl_vade.trainer.thinning import OF_TRAINED_ROWS, Thinning
 
 # SGD moves weights in proportion to gradients. Adam makes a rounding error of a tiny gradient a whole step.

@@ -9,8 +9,8 @@ from tests.support.own_samplers import OWN
 from tests.support.rows import text_of, variants_of_text_rows, with_variants
 from tests.support.runs import largest_difference, logged, rows_with_images, says_a_digit, weights
 from trl_vade import ConfigurationError, VADEGRPOTrainer
-from trl_vade.selection.advantages import diva_advantages, posterior_difficulty, standardised
 from trl_vade.trainer.batch import GenerationBatch
+from trl_vade.trainer.variants import diva_advantages, posterior_difficulty, standardised
 
 
 @pytest.fixture

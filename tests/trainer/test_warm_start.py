@@ -23,7 +23,7 @@ from trl_vade.samplers.snapshot import POSTERIOR_FILE, load_snapshot
 from trl_vade.selection.log import SelectionLog
 from trl_vade.selection.report.record import read_run
 from trl_vade.selection.report.summary import summarise
-from trl_vade.selection.warm_start import evidence, what_to_say
+from trl_vade.trainer.initial_posterior import evidence, what_to_say
 
 
 def keys_of(rows):

@@ -1,14 +1,17 @@
-"""How every command of `trl-vade` refuses, by one message and an exit code, and every option of those that train."""
+"""What all commands share: refusals by one message and an exit code, every option of a training, and tables."""
 
 import io
 import os
 import sys
 from argparse import SUPPRESS
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
 from typer.core import TyperCommand, TyperGroup
 
 from trl_vade.errors import SnapshotCorruptError, VADEError, naming_library
@@ -19,10 +22,7 @@ WRONG_INPUT, FAILED = 2, 1
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """End with one message where the package or the disk refuses. Of launched processes one prints it.
-
-    Data that is damaged has failed; what is not there was named wrongly.
-    """
+    """End with one message where the package or the disk refuses. Of launched processes one prints it."""
     try:
         yield
     except BrokenPipeError:  # `trl-vade ... | head`: typer ends that quietly
@@ -64,3 +64,22 @@ class TrainingCommand(TyperCommand):
         parser = Parser()
         parser.usage = SUPPRESS
         return typer.echo(parser.format_help())
+
+
+def print_table(title: str, rows: Sequence[tuple[str, str]]) -> None:
+    """Print names and values, with lines around them."""
+    _print(Table(title=title, title_justify="left", show_header=False), ["", ""], rows, texts=2)
+
+
+def print_columns(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], text: int = 1) -> None:
+    """Print rows under a head: the first `text` columns to the left, the others, which are numbers, to the right."""
+    print(title)  # rich would wrap it at the table's width
+    _print(Table(box=box.SIMPLE, pad_edge=False, collapse_padding=True), head, rows, text)
+
+
+def _print(table: Table, head: Sequence[str], rows: Sequence[Sequence[str]], texts: int) -> None:
+    for number, name in enumerate(head):
+        table.add_column(name, overflow="fold", justify="left" if number < texts else "right")
+    for row in rows:
+        table.add_row(*row)
+    Console(markup=False, emoji=False).print(table)  # "[b]" in the name of a row is no markup, and ":x:" no emoji

@@ -21,10 +21,6 @@ def _words(text: str) -> list[str]:
     return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
 
 
-def _numbers(text: str) -> list[int]:
-    return [int(word) for word in _words(text)]
-
-
 def _pair(text: str) -> tuple[str, str]:
     name, _, value = text.partition("=")
     if not name or not value:
@@ -32,8 +28,8 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _pairs(text: str) -> list[tuple[str, str]]:
-    return [_pair(word) for word in _words(text)]
+_numbers = lambda text: [int(word) for word in _words(text)]  # noqa: E731
+_pairs = lambda text: [_pair(word) for word in _words(text)]  # noqa: E731
 
 
 def evaluate(
@@ -85,8 +81,9 @@ def evaluate(
     from trl_vade.evaluation.judge import Judge
     from trl_vade.evaluation.measuring import evaluate as run_evaluation
     from trl_vade.evaluation.publish import publish_results
-    from trl_vade.evaluation.settings import Evaluation, Generation, check, instruction_text
+    from trl_vade.evaluation.settings import Evaluation, Generation, check
     from trl_vade.hub.uploading import HubTarget, ensure_repo
+    from trl_vade.rewards.functions import INSTRUCTION
 
     if (judge_url is None) != (judge_model is None):
         raise typer.BadParameter("--judge_url and --judge_model go together.")
@@ -104,7 +101,7 @@ def evaluate(
         judge=Judge(judge_url, judge_model) if judge_url and judge_model else None,
         generation=Generation(temperature, top_p, top_k, max_new_tokens, repetition_penalty),
         batch_size={"transformers": 8, "vllm": 256, "server": 32}[backend] if batch_size is None else batch_size,
-        instruction=instruction_text(instruction),
+        instruction=INSTRUCTION if instruction == "mixture" else instruction,
         system_prompt=system_prompt,
         data={name: Path(folder) for name, folder in data or []},
         model_args={name: yaml.safe_load(value) for name, value in model_args},

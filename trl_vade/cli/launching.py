@@ -15,11 +15,7 @@ from .recipes import accelerate_file
 def launch(command: CommandArguments, arguments: list[str]) -> None:
     """Launch `trl-vade train` as an accelerate configuration says; a process that fails ends this one.
 
-    The arguments are those of the run, and options of the launcher that overrule the configuration. An option that
-    both know is the run's.
-
-    Raises:
-        ConfigurationError: neither knows an option.
+    The arguments are those of the run, which has those that both know, and options of the launcher.
     """
     ours, theirs = split(arguments)
     if command.num_processes is not None:

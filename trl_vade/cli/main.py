@@ -1,7 +1,6 @@
 """`trl-vade`: training, plans, reports, evaluations and posteriors on the command line.
 
-What a command needs is imported when it runs, so `trl-vade --help` loads neither torch nor TRL. No command takes a
-token: the Hub's client reads the login of `hf auth login`, or HF_TOKEN.
+What a command needs is imported when it runs: `trl-vade --help` loads neither torch nor TRL. No command takes a token.
 """
 
 import json
@@ -124,7 +123,7 @@ def report(
     from trl_vade.selection.report.summary import summary_rows, verdict
     from trl_vade.selection.report.writing import PAGE_FILE, REPORT_FILE, SUMMARY_FILE, write_report
 
-    from .tables import print_table
+    from .commands import print_table
 
     summary = write_report(output_dir)
     if as_json:

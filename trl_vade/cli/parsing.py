@@ -12,8 +12,7 @@ from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.settings import help_from_docstring
 from trl_vade.trainer.grpo_config import VADEGRPOConfig
 
-from .data_sets import load_splits
-from .recipes import meant, recipe_file
+from .recipes import load_splits, meant, recipe_file
 
 REFUSALS = (ValueError, TypeError, OSError, ImportError, RuntimeError, yaml.YAMLError)
 """What TRL, transformers and accelerate raise for settings that cannot work, before anything is trained."""
@@ -67,10 +66,7 @@ class VADEScriptArguments(CommandArguments, ScriptArguments):
 
 
 def read_command(arguments: list[str]) -> tuple[CommandArguments, list[str]]:
-    """Split `arguments` into the flags of the command and the arguments of the run, where a recipe is a `--config`.
-
-    An unknown recipe, a second one, and a `--config` without a path are a `ConfigurationError`.
-    """
+    """Split `arguments` into the command's flags and those of the run, in which the one recipe is a `--config`."""
     arguments = [part for word in arguments for part in word.split("=", 1 if word.startswith("--config=") else 0)]
     parser = HfArgumentParser(CommandArguments, add_help=False, allow_abbrev=False)
     command, rest = parser.parse_args_into_dataclasses(
@@ -89,11 +85,7 @@ class Parser(TrlParser):
         self.add_argument("--config", help="A recipe of your own, a file in YAML. A flag goes before its values.")
 
     def read(self, arguments: list[str]) -> tuple[Any, ...]:
-        """Return what `arguments` say, one object for each of the `dataclass_types`.
-
-        Raises:
-            ConfigurationError: an option or a key is unknown, a value is wrong, or the recipe cannot be read.
-        """
+        """Return what `arguments` say, an object for each dataclass; what cannot be is a `ConfigurationError`."""
         try:
             *read, _, words = self.parse_args_and_config(arguments, return_remaining_strings=True)
         except REFUSALS as error:

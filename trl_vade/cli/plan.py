@@ -1,7 +1,6 @@
 """`trl-vade plan`: what a recipe means in batches, updates and rollouts, before a model is loaded.
 
-The rules are those of TRL 1.16 (`RepeatSampler`, `GRPOTrainer._prepare_inputs`) and transformers 5.23
-(`Trainer.set_initial_training_values`); tests hold them against the counters of real runs.
+The rules are those of TRL 1.16 and transformers 5.23; tests hold them against the counters of real runs.
 """
 
 import json
@@ -18,10 +17,9 @@ from trl_vade.trainer.batch import MAX_REFILLS
 from trl_vade.trainer.grpo_config import VADEGRPOConfig
 from trl_vade.trainer.presets import is_adaptive, setting
 
-from .data_sets import TESTBED, pick_split
+from .commands import print_table
 from .parsing import CommandArguments, Parser, VADEScriptArguments
-from .recipes import accelerate_file
-from .tables import print_table
+from .recipes import TESTBED, accelerate_file, pick_split
 
 
 @dataclass(frozen=True)
@@ -46,11 +44,7 @@ class Plan:
 
 
 def print_plan(command: CommandArguments, arguments: list[str], *, as_json: bool = False) -> None:
-    """Print what a recipe means, from the flags of the command and the arguments of the run.
-
-    Raises:
-        ConfigurationError: the recipe cannot run so, or cannot be read.
-    """
+    """Print what a recipe means, from the command's flags and the run's arguments, or raise `ConfigurationError`."""
     parser = Parser()
     parser.dataclass_types = [VADEScriptArguments]  # a configuration is made for a number of processes
     (script_args,) = parser.read(arguments)
@@ -106,15 +100,7 @@ def planned_config(processes: int) -> type[VADEGRPOConfig]:
 
 
 def make_plan(args: GRPOConfig, rows: int) -> Plan:
-    """Count what `GRPOTrainer` will do with `rows` training rows on `args.world_size` processes.
-
-    Args:
-        args: a configuration with VADE's fields, made for the number of processes it will run on.
-        rows: rows of the training set, at least 1.
-
-    Raises:
-        ConfigurationError: no generation batch can be filled.
-    """
+    """Count what `GRPOTrainer` will do with `rows` rows under `args`; refuse if no generation batch can be full."""
     group = args.num_generations
     batch_rows = args.generation_batch_size // group
     if rows < batch_rows:
@@ -169,14 +155,12 @@ def _processes(command: CommandArguments, script_args: VADEScriptArguments) -> i
             return int(yaml.safe_load(path.read_text(encoding="utf-8"))["num_processes"])
         except (OSError, ValueError, TypeError, KeyError, yaml.YAMLError) as error:
             raise ConfigurationError(
-                f"{path} is no accelerate configuration with num_processes ({error!r}). Give --num_processes, or a "
-                "file as `accelerate config` writes it."
+                f"{path} is no accelerate configuration with num_processes ({error!r}). Give --num_processes."
             ) from error
     return max(int(command.num_processes or os.environ.get("WORLD_SIZE") or script_args.plan_processes), 1)
 
 
 def _number_of_rows(script_args: VADEScriptArguments) -> int:
-    """Return the rows of the training split: of a data set that is here, or as told. Nothing is downloaded."""
     name = script_args.dataset_name
     if (name == TESTBED or Path(str(name)).exists()) and not script_args.dataset_streaming:
         return len(pick_split(script_args.load_splits(), "--dataset_train_split", script_args.dataset_train_split))

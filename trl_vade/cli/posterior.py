@@ -8,8 +8,7 @@ import typer
 
 LOGIN = (
     "A SOURCE is a checkpoint, an output directory, a folder of steps or one step of it, or a repository of the "
-    "Hub, user/repo or user/repo@revision. The Hub's login is that of `hf auth login`, or HF_TOKEN; no command takes "
-    "a token."
+    "Hub, user/repo or user/repo@revision. The login is that of `hf auth login`, or HF_TOKEN."
 )
 app = typer.Typer(
     no_args_is_help=True,

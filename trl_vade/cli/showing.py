@@ -13,7 +13,7 @@ from trl_vade.hub.card_parts import one_line
 from trl_vade.hub.posteriors.table import PosteriorTable, arrow_of, bin_counts, known_facts, text_histogram
 from trl_vade.selection.report.record import ROWS_FILE, read_kept
 
-from .tables import print_columns, print_table
+from .commands import print_columns, print_table
 
 COLUMNS = {
     **{"sample_id": "row", "question": "question", "index": "index", "pass_rate": "pass rate\n(0 to 1)"},

@@ -5,17 +5,11 @@ import sys
 import warnings
 from itertools import pairwise
 
-from .data_sets import TESTBED
+from .recipes import TESTBED
 
 
 def run(arguments: list[str], *, plan: bool = False, as_json: bool = False) -> None:
-    """Train, launch, or print the `plan`, as JSON with `as_json`.
-
-    Ctrl-C ends it with exit code 130, and without a traceback.
-
-    Raises:
-        ConfigurationError: the arguments, the recipe or the settings cannot work.
-    """
+    """Train, launch, or print the `plan`, also `as_json`. What cannot be is a `ConfigurationError`; Ctrl-C is 130."""
     quieten()
     from .parsing import Parser, read_command
 

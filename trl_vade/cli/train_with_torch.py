@@ -17,26 +17,19 @@ from trl_vade.errors import ConfigurationError, HubError, VADEError
 from trl_vade.hub.uploading import is_hub_id
 from trl_vade.trainer.presets import setting
 
-from .data_sets import TESTBED, pick_split
 from .parsing import VADEScriptArguments
-from .recipes import meant
+from .recipes import TESTBED, meant, pick_split
 
 
 def train(*settings: Any) -> None:
     """Run a training as `Parser.read` has read its settings."""
     main(*settings)
-    # The trainer holds gloo's threads. One that ends its last work while the interpreter ends aborts the process, now
-    # and then (torch 2.15, pytorch/pytorch#179291).
+    # The trainer holds gloo's threads, which may abort the process at its exit (torch 2.15, pytorch/pytorch#179291).
     gc.collect()
 
 
 def main(script_args: VADEScriptArguments, training_args: VADEGRPOConfig, model_args: ModelConfig) -> None:
-    """Train, save and push as the arguments say.
-
-    Raises:
-        ConfigurationError: Settings cannot work, or the output directory holds checkpoints of another run.
-        HubError: Something that should be on the Hub is not there. All of it is saved here.
-    """
+    """Train, save and push as the arguments say; what is not on the Hub then is saved here, and a `HubError`."""
     training_args.output_dir = training_args.output_dir.replace("{vade_sampler}", setting(training_args, "sampler"))
     resume = training_args.resume_from_checkpoint
     resume = resume == "true" if resume in ("true", "false") else resume

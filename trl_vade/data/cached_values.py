@@ -20,13 +20,10 @@ THREADS = 8  # that read or hash images in one process; reading waits for the di
 def row_values(
     dataset: Dataset, compute: Callable[[pa.Table, list[int]], Any], *, depends_on: Any, what: str, batch_size: int
 ) -> NDArray[np.int64]:
-    """Return one whole number a row, (N,), from the cache of `datasets`, or compute them.
-
-    `datasets` keeps no file for rows in memory or under `disable_caching`.
+    """Return one whole number a row, (N,), from the cache of `datasets` (none for rows in memory), or compute them.
 
     `compute` gets the Arrow table of `batch_size` rows and their numbers. It runs in this process, because a fork with
-    threads (of torch, tokenizers, CUDA) may hang. `depends_on` is, as JSON values, what else determines the values.
-    `what` is the title of the progress bar.
+    threads may hang. `depends_on` is, as JSON values, what else determines the values. `what` titles the progress bar.
     """
     if not len(dataset):
         return np.empty(0, dtype=np.int64)
@@ -54,7 +51,6 @@ def holds_images(dataset: Dataset) -> bool:
 
 
 def _image_files(dataset: Dataset) -> list[tuple[Any, ...]]:
-    """Return name, size (bytes) and modification time (ns) of all image files outside the table, sorted by name."""
     names = (
         sorted({name for column in dataset.data.columns for name in _named(column)}) if holds_images(dataset) else []
     )

@@ -1,8 +1,11 @@
-"""The columns that TRL reads, checked before a model is loaded."""
+"""Columns, checked before a model is loaded: those that TRL reads, and pass rates, which many data sets carry."""
 
+import re
 from typing import Any
 
-from datasets import Image, LargeList, List, Value
+import numpy as np
+from datasets import Dataset, Image, LargeList, List, Value
+from numpy.typing import NDArray
 
 from trl_vade.errors import ConfigurationError, abbreviated
 
@@ -15,9 +18,8 @@ QUESTIONS = ("problem", "question", "query", "instruction", "conversations", "me
 def refuse_columns(name: str, rows: Any, *, prompts_come_later: bool = False) -> None:
     """Refuse rows without a prompt, a text beside pictures, and pictures that `datasets` would not decode.
 
-    A transform may make other columns, so rows with one are left to TRL. So are streams without known columns.
-    `name` is that of the trainer's argument. With an environment the prompts may come later. The `ConfigurationError`
-    has the line that makes the column.
+    Rows with a transform, which may make other columns, and streams without known ones are left to TRL. `name` is that
+    of the trainer's argument. The `ConfigurationError` has the line that makes the column.
     """
     features = getattr(rows, "features", None)
     if not features or getattr(rows, "format", {}).get("type") == "custom":
@@ -29,8 +31,8 @@ def refuse_columns(name: str, rows: Any, *, prompts_come_later: bool = False) ->
     pictures = [column for column in ("image", "images") if column in features]
     if pictures and features.get("prompt") in TEXTS:
         raise ConfigurationError(
-            f"{name} has texts in the column 'prompt' beside pictures in {pictures[0]!r}, but TRL needs messages "
-            f"there. {_with_messages(features)}"
+            f"{name} has texts in 'prompt' beside pictures in {pictures[0]!r}: TRL needs messages. "
+            f"{_with_messages(features)}"
         )
     for column in pictures:
         kind = "List(Image())" if column == "images" else "Image()"
@@ -45,13 +47,10 @@ def refuse_columns(name: str, rows: Any, *, prompts_come_later: bool = False) ->
 def _picture_verb(column: str, features: Any, kind: str) -> str:
     feature, other = features[column], {"image": "images", "images": "image"}[column]
     inside = feature.feature if isinstance(feature, List | LargeList) and column == "image" else feature
-    if (column == "images" or inside is not feature) and _is_picture(inside):  # one for several, or several for one
+    is_picture = isinstance(inside, Image | dict) or inside in (*TEXTS, Value("binary"), Value("large_binary"))
+    if (column == "images" or inside is not feature) and is_picture:  # one for several, or several for one
         return f'remove_columns("{column}")' if other in features else f'rename_column("{column}", "{other}")'
     return f'cast_column("{column}", {kind})'
-
-
-def _is_picture(feature: Any) -> bool:
-    return isinstance(feature, Image | dict) or feature in (*TEXTS, Value("binary"), Value("large_binary"))
 
 
 def _with_messages(features: Any) -> str:
@@ -79,3 +78,50 @@ def _are_pictures(feature: Any, *, listed: bool) -> bool:
     if isinstance(feature, Image):
         return feature.decode and not listed
     return (feature in TEXTS and not listed) or feature == Value("null")
+
+
+_NAME = re.compile(r"(?P<column>.+?)(?:/(?P<whole>\d+(?:\.\d+)?))?")
+
+
+def pass_rates(rows: Dataset, named: str) -> NDArray[np.float64]:
+    """Return the pass rate of each row, (N,), in [0, 1]; NaN where the column has none.
+
+    Args:
+        rows: the data set.
+        named: "NAME" of a column of fractions, or "NAME/M" of one of M-ths: "/100" of percent, "/16" of the successes
+            among 16 answers. Values are numbers, or texts of numbers.
+
+    Raises:
+        ConfigurationError: there is no such column, a value is no number, or it is outside [0, M]. A column of whole
+            numbers needs "/M": nothing tells successes from percent.
+    """
+    column, whole = _NAME.fullmatch(named).groups()  # type: ignore[union-attr]
+    if named in rows.column_names:
+        column, whole = named, None
+    if column not in rows.column_names:
+        raise ConfigurationError(
+            f"vade_posterior_init='column:{named}': the training set has no column {column!r}, but {rows.column_names}"
+        )
+    values = rows.with_format(None)[column][:]
+    found = np.array([_number(value, row, named) for row, value in enumerate(values)])
+    known = found[~np.isnan(found)]
+    counts = whole is None and any(isinstance(value, int) and not isinstance(value, bool) for value in values)
+    wrong = np.flatnonzero((found < 0.0) | (found > float(whole or 1.0)))
+    if counts or wrong.size or not known.size:
+        row = int(wrong[0]) if wrong.size else 0
+        raise ConfigurationError(
+            f"vade_posterior_init='column:{named}': row {row} has {abbreviated(values[row])}, and {known.size} of "
+            f"{len(values)} rows have a number, up to {known.max(initial=0.0):g}. Values must be fractions in [0, 1], "
+            f"or the name tells the whole: 'column:{column}/100' for percent, 'column:{column}/16' for 16 answers."
+        )
+    return found / float(whole or 1.0)
+
+
+def _number(value: object, row: int, named: str) -> float:
+    try:
+        return np.nan if value is None else float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise ConfigurationError(
+            f"vade_posterior_init='column:{named}': row {row} has {abbreviated(value)}, which is no number. Name a "
+            "column of pass rates, with None where a row has none."
+        ) from None

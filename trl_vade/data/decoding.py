@@ -1,21 +1,68 @@
 """The rows of a data set, with images decoded by a few threads and ahead of time if possible.
 
 They equal those of `Dataset.__getitems__`, pixel by pixel. It decodes one image after the other on the training
-thread, and the first image of a list twice (datasets 5.2).
+thread, and the first image of a list twice (datasets 5.2). Each completion owns its values, as with TRL's loader.
 """
 
-import functools
+import copy
+import datetime
+import decimal
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from typing import Any, TypeVar
 
+import numpy as np
 import PIL.Image
+import torch
 from datasets import Dataset, Image, LargeList, List
 from datasets.features import Json
 
 from trl_vade.errors import ImageDecodeError, abbreviated
 
-from .own_values import own_values
+_IMMUTABLE = str | bytes | int | float | complex | None | datetime.date | datetime.time | datetime.timedelta
+_IMMUTABLE |= decimal.Decimal | uuid.UUID | np.generic
+_PLAIN = {str, bytes, int, float, bool, type(None)}
+
+
+def own_values(row: dict[str, Any], *, pictures: bool = True) -> dict[str, Any]:
+    """Return a copy of `row` that shares no mutable value with it, or with `pictures=False` none but its pictures.
+
+    A value that may hold a file or a pointer (a video decoder, an animated image) is a `TypeError`: load it again.
+    """
+    memo: dict[int, Any] = {}
+    _copy_leaves(row, memo, pictures)
+    return copy.deepcopy(row, memo)
+
+
+def own_rows(rows: list[dict[str, Any]], prompts: list[Any]) -> tuple[list[dict[str, Any]], list[Any]]:
+    """Return copies of rows and their prompts, which may hold the same objects. What cannot be copied stays."""
+    pairs = []
+    for row, prompt in zip(rows, prompts, strict=True):
+        pair = {"row": row, "prompt": prompt}
+        with suppress(TypeError):
+            pair = own_values(pair)
+        pairs.append(pair)
+    return [pair["row"] for pair in pairs], [pair["prompt"] for pair in pairs]
+
+
+def _copy_leaves(value: Any, memo: dict[int, Any], pictures: bool) -> None:
+    """Put into the `memo` for a `deepcopy` of `value` what the copy has in place of images and tensors."""
+    if type(value) is list and {*map(type, value)} <= _PLAIN:
+        memo[id(value)] = value.copy()  # `deepcopy` takes milliseconds for long lists (embeddings, token ids)
+    elif type(value) in (dict, list, tuple, set):
+        for part in value.values() if type(value) is dict else value:
+            _copy_leaves(part, memo, pictures)
+    elif type(value) is torch.Tensor:
+        memo[id(value)] = value.clone()  # a `deepcopy` of a view would copy its base, the whole batch
+    elif isinstance(value, PIL.Image.Image):
+        if getattr(value, "is_animated", False):
+            raise TypeError("An animated image reads its frames from a file, which copies would share.")
+        memo[id(value)] = value.copy() if pictures else value
+    elif not (isinstance(value, _IMMUTABLE) or (type(value) is np.ndarray and not value.dtype.hasobject)):
+        raise TypeError(f"A value of type {type(value).__qualname__} cannot be copied.")
+
 
 Rows = list[dict[str, Any]]
 Result = TypeVar("Result")
@@ -34,6 +81,7 @@ class RowDecoder:
 
     def __init__(self, dataset: Dataset):
         self.dataset, self.shares_pictures = dataset, False
+        self._table = dataset.with_format("arrow")  # once: it copies the list of the table's chunks
         self._begun: dict[int, Future[dict[str, Any]]] = {}
         self._pictures: dict[Any, PIL.Image.Image] = {}  # of the batch, by what the table stores
 
@@ -50,10 +98,6 @@ class RowDecoder:
         """Whether the data set has a transform, which may be random."""
         return bool(self.dataset.format["type"] == "custom")
 
-    @functools.cached_property
-    def _table(self) -> Dataset:
-        return self.dataset.with_format("arrow")  # which copies the list of the table's chunks
-
     def prefetch(self, rows: list[int]) -> None:
         """Start decoding `rows` in the background, in place of earlier ones, and return at once."""
         if self.in_threads:
@@ -62,8 +106,7 @@ class RowDecoder:
     def load(self, rows: list[int]) -> Rows:
         """Return the rows, equal to `dataset.__getitems__(rows)`; wait for rows that `prefetch` started.
 
-        A repeated row is decoded once, and every repetition gets its own values. A damaged image is an
-        `ImageDecodeError`.
+        A repeated row is decoded once, and each owns its values. A damaged image is an `ImageDecodeError`.
         """
         once = [*dict.fromkeys(rows)]
         if self.in_threads:
@@ -91,8 +134,7 @@ class RowDecoder:
     def _begin(self, rows: list[int]) -> dict[int, "Future[dict[str, Any]]"]:
         for row in self._begun.keys() - set(rows):
             self._begun[row].cancel()
-        # Pillow (12.3) loads its formats on first use, without a lock, so a second thread may miss a format. They are
-        # loaded here, in Pillow's order, in which they are also tried.
+        # Pillow (12.3) loads its formats on first use, without a lock: a second thread may miss one.
         PIL.Image.preinit()
         PIL.Image.init()
         features = {name: feature for name, feature in self.dataset.features.items() if any(_decoders(feature))}
@@ -112,8 +154,7 @@ class RowDecoder:
                 raise ImageDecodeError(
                     f"Row {number} (id {row.get('id')!r}), column {column!r}: an image cannot be decoded: "
                     f"{type(error).__name__}: {error}. Repair the file, and resume from the last checkpoint. Or drop "
-                    "the row, which makes another data set: then start a new run from the checkpoint's weights, with "
-                    "vade_posterior_init=<checkpoint>."
+                    "the row, and start a new run from its weights, with vade_posterior_init=<checkpoint>."
                 ) from error
         return row
 
@@ -136,10 +177,7 @@ class RowDecoder:
 
 
 def naming_row(names: Sequence[Any], items: Sequence[Any], process: Callable[[Any], Result]) -> Result:
-    """Return `process(items)`. If it fails, raise the error of the first item that fails alone, with a note.
-
-    `names` are the numbers of the items' rows, or what else tells these apart.
-    """
+    """Return `process(items)`, or raise the error of the first that fails alone, with a note of its name."""
     try:
         return process(items)
     except Exception as error:

@@ -54,8 +54,7 @@ class RowLoader:
     def load(self, sample_index: NDArray[np.int64]) -> Rows:
         """Load this process's slice of the rows of K*G completions, in TRL's order; `sample_index`: (K,) the rows.
 
-        Each distinct row is decoded once. As with TRL's data loader, the items of a group share no values, or only
-        pictures (see `RowDecoder`).
+        Each distinct row is decoded once. The items of a group share no values, or only pictures (see `RowDecoder`).
         """
         self.numbers = self._share(sample_index)
         rows = self.decoder.load(self.numbers)
@@ -97,14 +96,7 @@ class RowLoader:
         here = torch.tensor([[some, all(map(has_images, rows))]], device=self.accelerator.device)
         answers, complete = gather(here).T
         self.images_on_all_processes = bool(answers.all())
-        self._refuse_mixed_rows_where_weights_are_sharded(answers, complete)
-        if some or not answers.any() or not is_conversational(rows[0]):
-            return rows
-        return [{**row, "prompt": prepare_multimodal_messages(row["prompt"])} for row in rows]
-
-    def _refuse_mixed_rows_where_weights_are_sharded(self, answers: torch.Tensor, complete: torch.Tensor) -> None:
-        # gloo aborts with a size mismatch; NCCL would hang. Mixed rows on one process fail, too, since TRL splits them
-        # into micro-batches.
+        # gloo aborts, NCCL would hang. Mixed rows on one process fail, too: TRL splits them into micro-batches.
         backend = DistributedBackend(self.accelerator)
         if (backend.is_fsdp or backend.is_zero3) and answers.any() and not complete.all():
             raise ConfigurationError(
@@ -112,3 +104,6 @@ class RowLoader:
                 "DeepSpeed ZeRO-3). A process without images would not gather the weights of the vision tower, and "
                 "the others would wait for it. Use rows that all have images, rows without images, or no sharding."
             )
+        if some or not answers.any() or not is_conversational(rows[0]):
+            return rows
+        return [{**row, "prompt": prepare_multimodal_messages(row["prompt"])} for row in rows]

@@ -21,10 +21,7 @@ _encode = json.JSONEncoder(default=repr, sort_keys=True).encode
 
 
 def keys_of_columns(columns: dict[str, list[Any]]) -> NDArray[np.int64]:
-    """Return a 64-bit hash of each row as JSON, (N,), from at least one column of N values.
-
-    Saved posteriors hold these keys, so they must never change.
-    """
+    """Return a 64-bit hash of each row as JSON, (N,). Saved posteriors hold these keys: they must never change."""
     names = sorted(columns)
     labels = [f"{_encode(name)}: " for name in names]  # field by field is faster than the whole row
     digests = []
@@ -36,10 +33,7 @@ def keys_of_columns(columns: dict[str, list[Any]]) -> NDArray[np.int64]:
 
 
 def _identity(value: Any) -> Any:
-    """Return `value` with a digest in place of each image, so that a moved file is the same image.
-
-    Fields without a value are left out, because Arrow adds a field to all rows if one row has it.
-    """
+    """Return `value` with a digest in place of each image, without the empty fields that Arrow adds to all rows."""
     if isinstance(value, dict):
         if value.keys() == {"bytes", "path"}:
             content, path = value["bytes"], value["path"]
@@ -51,10 +45,7 @@ def _identity(value: Any) -> Any:
 
 
 def find_rows(saved_key: IntArray, sample_key: IntArray) -> tuple[NDArray[np.bool_], IntArray]:
-    """Look up V saved keys among the N distinct keys of a data set.
-
-    Returns a mask of the keys found, (V,), and their rows, (V,), which are valid only where the mask is True.
-    """
+    """Return which of V saved keys are among N distinct ones, (V,), and their rows, (V,), valid where found."""
     order = np.argsort(sample_key)
     position = np.minimum(np.searchsorted(sample_key[order], saved_key), len(sample_key) - 1)
     rows = order[position]
@@ -75,25 +66,22 @@ def sample_keys(dataset: Dataset) -> NDArray[np.int64]:
     # The keys of all columns are complements, so that none equals the key of an `id`.
     keys = content_keys(dataset, content) if content else ~content_keys(dataset, every)
     alike = _alike(keys)
-    if len(alike) and 0 < len(content) < len(every):
-        keys = np.array(keys)
+    if not len(alike):
+        return keys
+    keys, seen = np.array(keys), Counter[int]()
+    if 0 < len(content) < len(every):
         keys[alike] = ~content_keys(dataset.select(alike), every)
-    return _with_copies_apart(keys) if len(alike) else keys
+    copies = _alike(keys)
+    for row, key in zip(copies.tolist(), keys[copies].tolist(), strict=True):
+        if seen[key]:  # all copies but the first
+            [keys[row]] = keys_of_columns({"copy": [seen[key]], "of": [key]})
+        seen[key] += 1
+    return keys
 
 
 def dataset_fingerprint(keys: NDArray[np.int64]) -> str:
     """Return the SHA-256 of the `sample_keys` of a data set, in order; unlike that of `datasets` it is of the rows."""
     return hashlib.sha256(np.ascontiguousarray(keys, dtype="<i8")).hexdigest()
-
-
-def _with_copies_apart(keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Replace the keys of all copies but the first."""
-    rows, apart, seen = _alike(keys), np.array(keys), Counter[int]()
-    for row, key in zip(rows.tolist(), keys[rows].tolist(), strict=True):
-        if seen[key]:
-            [apart[row]] = keys_of_columns({"copy": [seen[key]], "of": [key]})
-        seen[key] += 1
-    return apart
 
 
 def _alike(keys: NDArray[np.int64]) -> NDArray[np.int64]:

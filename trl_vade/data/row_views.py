@@ -16,17 +16,17 @@ ANSWERS = ("answer", "solution", "ground_truth", "reference", "label", "target")
 
 
 def describe_row(rows: Dataset, number: int, *, picture: bool = True) -> dict[str, str]:
-    """Return `id`, `question`, `answer` and `picture` of a row, as far as it has them.
+    """Return `id`, `question`, `answer` and `picture` of a row, as far as it has them; no transform is called.
 
     The texts are cut after `MOST_SIGNS` characters. The picture is the first of the row, as a data URL of a few kB.
-    A transform of the data set is not called.
     """
     wanted = {"id", "prompt", *ANSWERS, *(("images", "image") if picture else ())}
     columns = [name for name in rows.column_names if name in wanted]
     row = rows.with_format(None).select_columns(columns)[number] if columns else {}
     answer = next((row[name] for name in ANSWERS if row.get(name) is not None), None)
     texts = {"id": row.get("id"), "question": plain_text(row.get("prompt")) or None, "answer": answer}
-    described = {name: cut(str(value)) for name, value in texts.items() if value is not None}
+    described = {name: str(value) for name, value in texts.items() if value is not None}
+    described |= {name: f"{text[: MOST_SIGNS - 3]}..." for name, text in described.items() if len(text) > MOST_SIGNS}
     image = next(iter(row.get("images") or []), None) or row.get("image")
     if isinstance(image, Image.Image):
         described["picture"] = data_url(image)
@@ -42,10 +42,7 @@ def plain_text(messages: Any) -> str:
 
 
 def prompt_texts(rows: Dataset) -> Iterator[str]:
-    """Yield the `plain_text` of each row's prompt. No image is decoded and no transform is called.
-
-    Without a column `prompt`, as where a transform makes the prompts, each text is empty.
-    """
+    """Yield the `plain_text` of each row's prompt, empty without that column, and decode and transform nothing."""
     if "prompt" not in rows.column_names:
         yield from [""] * len(rows)
         return
@@ -57,11 +54,6 @@ def _content(content: Any) -> str:
     if isinstance(content, list):
         return " ".join(part["text"] for part in content if part.get("text"))
     return content or ""
-
-
-def cut(text: str) -> str:
-    """Return the text with at most `MOST_SIGNS` characters."""
-    return text if len(text) <= MOST_SIGNS else f"{text[: MOST_SIGNS - 3]}..."
 
 
 def data_url(image: Image.Image) -> str:
@@ -79,10 +71,7 @@ def data_url(image: Image.Image) -> str:
 def names_and_tasks(
     dataset: Dataset, keys: NDArray[np.int64], rows: NDArray[np.int64], task_column: str
 ) -> dict[str, Any]:
-    """Return the arguments `sample_id` and `task` of `posterior_table` for the rows, (V,).
-
-    A name is the text of the row's `id`, or its key if it has none. Without the column of the tasks `task` is None.
-    """
+    """Return the arguments `sample_id`, an `id` or else a key, and `task`, if known, for `posterior_table`, (V,)."""
     feature = dataset.features.get("id")
     has_text = isinstance(feature, Value) and "binary" not in feature.dtype
     ids = _values(dataset, "id", rows) if has_text else [None] * len(rows)

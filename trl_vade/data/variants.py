@@ -1,7 +1,4 @@
-"""Rows that ask the question of another row in another way.
-
-The columns `id` and `kind`, and one with the id of each row's original, tie them together. An original is its own.
-"""
+"""Rows that ask another row's question in another way; `id`, `kind` and a column with that row's id tie them to it."""
 
 import logging
 from typing import Any
@@ -21,10 +18,7 @@ ANSWERS = ("answer", "answer_type", "solution", "ground_truth", "reference", "la
 
 
 def with_known_originals(rows: Dataset, column: str) -> Dataset:
-    """Return `rows` without variants of an original that is not there; the log says how many these are.
-
-    If the columns that tie variants to originals are missing, it raises `ConfigurationError`.
-    """
+    """Return `rows` without variants of an original that is not there, or refuse rows without the columns."""
     if not {"id", "kind"} <= {*rows.column_names} or rows.features.get(column) not in TEXTS:
         raise ConfigurationError(
             f"vade_variants={column!r}, and the training set has {rows.column_names}. Set it to the column with "

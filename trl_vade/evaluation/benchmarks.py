@@ -1,7 +1,4 @@
-"""The benchmarks with their lmms-eval tasks and scales, and the results of the paper.
-
-Names of tasks and metrics are those of lmms-eval 0.7.3. Our tasks (`eval/tasks/`) include lmms-eval's.
-"""
+"""The benchmarks with their tasks (`eval/tasks/`) and metrics of lmms-eval 0.7.3, and the results of the paper."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -15,8 +15,7 @@ from trl_vade.rewards.arithmetic import value_of
 def correct(instruction: str | None, system_prompt: str | None) -> None:
     """Correct lmms-eval 0.7.3 in this process.
 
-    `instruction` is added to every question, after a blank line; rows in the trainer's form have their own.
-    `system_prompt` comes before every question that has none of its own.
+    `instruction` ends every question, but rows in the trainer's form, which have their own. `system_prompt` begins it.
     """
     close_eval()
     from lmms_eval import tasks
@@ -25,15 +24,10 @@ def correct(instruction: str | None, system_prompt: str | None) -> None:
     # Each manager indexes about a thousand task files, which takes three seconds; ours include them by path.
     tasks.TaskManager.__init__ = functools.partialmethod(tasks.TaskManager.__init__, include_defaults=False)
     stock = ConfigurableMessagesTask.doc_to_messages
-    ConfigurableMessagesTask.doc_to_messages = _with_texts(stock, instruction, system_prompt)
 
-
-def _with_texts(doc_to_messages: Any, instruction: str | None, system_prompt: str | None) -> Any:
-    """Add an instruction and a system prompt, which models that take messages ignore (models/chat/qwen2_5_vl.py)."""
-
-    @functools.wraps(doc_to_messages)
+    @functools.wraps(stock)  # models that take messages ignore a system prompt (models/chat/qwen2_5_vl.py)
     def with_texts(self: Any, row: dict[str, Any], **named: Any) -> Any:
-        messages = doc_to_messages(self, row, **named)
+        messages = stock(self, row, **named)
         if instruction and not callable(self.config.doc_to_messages):  # rows in the trainer's form have it already
             last = [part for part in messages[-1]["content"] if part["type"] == "text"][-1]
             last["text"] = f"{last['text']}\n\n{instruction}"
@@ -41,14 +35,11 @@ def _with_texts(doc_to_messages: Any, instruction: str | None, system_prompt: st
             messages.insert(0, {"role": "system", "content": [{"type": "text", "text": system_prompt}]})
         return messages
 
-    return with_texts
+    ConfigurableMessagesTask.doc_to_messages = with_texts
 
 
 def keep_one_model(name: str, arguments: Mapping[str, Any], repetition_penalty: float) -> None:
-    """Load a model once; lmms-eval loads one for each evaluation, and its `clean()` deletes the weights.
-
-    It is loaded before the first run is seeded, so that no run depends on its place.
-    """
+    """Load a model once, before a run is seeded; lmms-eval loads one for each, and `clean()` deletes its weights."""
     import torch
     from lmms_eval import evaluator, models
     from transformers import AutoImageProcessor
@@ -57,8 +48,7 @@ def keep_one_model(name: str, arguments: Mapping[str, Any], repetition_penalty: 
     if name == "qwen2_5_vl":
         # The default "auto" sends inputs to "cuda", which may not exist.
         more["device"] = more["device_map"] = "cuda" if torch.cuda.is_available() else "cpu"
-        # Images have the bounds of the model's processor, as in training. lmms-eval's own (256 * 28 * 28 and 1605632,
-        # models/simple/qwen2_5_vl.py) enlarge small ones.
+        # Images are bound as in training. lmms-eval's own bounds (models/simple/qwen2_5_vl.py) enlarge small ones.
         size = AutoImageProcessor.from_pretrained(more["pretrained"]).size
         more = {"min_pixels": size["shortest_edge"], "max_pixels": size["longest_edge"]} | more
         load_whole_models(repetition_penalty)
@@ -105,8 +95,8 @@ def close_eval() -> None:
     """Let lmms-eval's rules for MathVision take values from `value`, a parser that executes nothing.
 
     They pass `str(latex2sympy(answer))` to Python's `eval` (tasks/mathvision/eval_utils.py), so an answer can run
-    code, or never end. The functions that sympy writes, such as `sqrt`, are unknown to that `eval`, so only arithmetic
-    ever had a value there. Its latex2sympy2 cannot be imported beside math-verify 0.9.0.
+    code, or never end. That `eval` knows no function of sympy, so only arithmetic ever had a value there. Its
+    latex2sympy2 cannot be imported beside math-verify 0.9.0.
     """
     sys.modules.setdefault("latex2sympy2", SimpleNamespace(latex2sympy=value))  # type: ignore[arg-type]
     from lmms_eval.tasks.mathvision import eval_utils
@@ -115,10 +105,7 @@ def close_eval() -> None:
 
 
 def value(latex: str) -> float:
-    r"""Return the value of numbers with + - * / ^ %, fractions and brackets; anything else is an ArithmeticError.
-
-    Degrees have the value of their number, and 2\frac{1}{2} is two and a half.
-    """
+    r"""Return the value of numbers, also degrees, with + - * / ^ %, fractions and brackets, or an ArithmeticError."""
     text = re.sub(r"\\[dt]frac(?![a-z])", r"\\frac", _IGNORED.sub("", latex))
     text = re.sub(r"\\?%", "/100", _MIXED.sub(r"(\1+\2)", text))
     found = None if _UNKNOWN.search(text) else value_of(text)

@@ -185,7 +185,6 @@ class JudgeGuard:
         raise JudgeError(reason)
 
     def _patiently(self, ask: Any, provider: Any, request: Any) -> Any:
-        """Return the answer, after several attempts if needed, or raise the last error."""
         config = request.config or provider.config
         once = dataclasses.replace(request, config=dataclasses.replace(config, num_retries=1))
         provider.client = provider.client.with_options(timeout=TIMEOUT, max_retries=0)

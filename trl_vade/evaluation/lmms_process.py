@@ -30,8 +30,8 @@ PATIENCE = 10.0  # seconds for the process to end by itself, after its last run 
 def run_plan(plan: Mapping[str, Any], log: Path, finished: Callable[[int], None], more: Mapping[str, str]) -> None:
     """Run a plan (see `main`) in a process whose output is in `log`, and return when all its runs are done.
 
-    `finished` is called with the number of each finished run; an exception from it ends the process. `more` is added
-    to the environment of this process without its tokens. A process that ends before its runs is an `EvaluationError`.
+    `finished` is called with the number of each; an exception from it ends the process. `more` is added to its
+    environment, which has no tokens. A process that ends before its runs is an `EvaluationError`.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="vade-plan-") as folder, log.open("wb") as output:

@@ -1,7 +1,6 @@
-"""Evaluation of a model on benchmarks by lmms-eval, with several seeds.
+"""Evaluation of a model on benchmarks by lmms-eval: each run is one benchmark with one seed.
 
-A run is one benchmark with one seed. Runs that an earlier command finished in the output directory are not repeated.
-The directory keeps the settings that its runs share.
+Runs that an earlier command finished in the output directory, whose settings all runs share, are not repeated.
 """
 
 import json
@@ -25,10 +24,9 @@ from .tasks import task_folder
 
 
 def evaluate(evaluation: Evaluation, progress: Callable[[Run], None] = lambda run: None) -> Results:
-    """Run an evaluation, write its results, and return them; see `results.write_results`.
+    """Run an evaluation, write its results, and return them; `progress` is called with each finished run.
 
-    `progress` is called with each finished run, those of earlier commands first. After an `EvaluationError` (also of
-    the judge) finished runs are kept, and no results are written.
+    After an `EvaluationError` (also of the judge) finished runs are kept, and no results are written.
     """
     benchmarks = check(evaluation)
     model = find_model(evaluation)
@@ -67,8 +65,7 @@ def shared_facts(evaluation: Evaluation, model: EvaluatedModel, benchmarks: Sequ
 def keep_settings(output: Path, facts: dict[str, Any]) -> None:
     """Write the settings into the output directory, or refuse it: it has runs with others.
 
-    Further seeds and tasks are allowed, and with them a judge and rows of their own. The name of a model, its commit
-    and the address of a judge tell nothing: publishing the results makes a new commit of the same weights.
+    Further seeds and tasks are allowed, with a judge and rows of their own. Names, commits and addresses tell nothing.
     """
     path = output / "evaluation.json"
     here = {name: part for name, part in facts.items() if name not in ("model", "data", "rows", "judge")}
@@ -112,9 +109,7 @@ def _run_all(
             "model": BACKENDS[evaluation.backend],
             "arguments": model_arguments(evaluation, model),
             "repetition_penalty": evaluation.generation.repetition_penalty,
-            "tasks": str(tasks),
-            "instruction": evaluation.instruction,
-            "system_prompt": evaluation.system_prompt,
+            **{"instruction": evaluation.instruction, "system_prompt": evaluation.system_prompt, "tasks": str(tasks)},
             "runs": [_planned(evaluation, benchmark, seed) for benchmark, seed in todo],
         }
         log = evaluation.output.resolve() / "logs" / f"{_now().replace(':', '-')}.log"
@@ -147,14 +142,10 @@ def _planned(evaluation: Evaluation, benchmark: Benchmark, seed: int) -> dict[st
     own_seed = {} if evaluation.backend == "transformers" else {"seed": seed}
     sampling = vars(evaluation.generation.of(benchmark)) | own_seed
     options = {
-        "model": BACKENDS[evaluation.backend],
-        "model_args": "pretrained=model",  # the name of a folder
-        "tasks": benchmark.task,
-        "output_path": ".",
-        "seed": seed,
+        **{"model": BACKENDS[evaluation.backend], "model_args": "pretrained=model"},  # the name of a folder
+        **{"tasks": benchmark.task, "output_path": ".", "seed": seed},
         "gen_kwargs": ",".join(f"{name}={value}" for name, value in sampling.items()),
-        "batch_size": evaluation.batch_size,
-        "timezone": "UTC",
+        **{"batch_size": evaluation.batch_size, "timezone": "UTC"},
         **({} if evaluation.limit is None else {"limit": evaluation.limit}),
     }
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]

@@ -23,8 +23,7 @@ from huggingface_hub import eval_result_entries_to_yaml as as_entries
 from huggingface_hub.utils import yaml_dump
 
 from trl_vade.hub.card_parts import CARD_FILE, RESULTS, RESULTS_END
-from trl_vade.hub.failures import FAILURES
-from trl_vade.hub.uploading import HubTarget, send_folder, with_retries
+from trl_vade.hub.uploading import FAILURES, HubTarget, send_folder, with_retries
 
 from .benchmarks import BENCHMARKS, Benchmark
 from .results import Results, measurement, read_results, table_of
@@ -40,7 +39,7 @@ def publish_results(output: Path, target: HubTarget) -> str:
     """Publish a finished evaluation in an existing model repository, and return the address of the commit.
 
     The card keeps its text, except the results of an earlier publication. Samples of a user's own rows, and the
-    judge's words on them, are not published. After an error nothing is, and the results stay in `output`.
+    judge's words on them, are not published.
     """
     results = read_results(output)
     with tempfile.TemporaryDirectory() as name:
@@ -85,8 +84,7 @@ def _raw_files(output: Path, results: Results) -> Iterable[Path]:
 def with_results(card: ModelCard, index: list[EvalResult], section: str, name: str) -> str:
     """Return a card with results in place of those of an earlier publication.
 
-    In its index, entries of others about the same data set, configuration and split are replaced, too:
-    huggingface_hub 2.4 would write them as one entry, with one source for both.
+    Others' entries about the same data set and split go, too: huggingface_hub 2.4 would join them, with one source.
     """
     for one in index:
         one.task_type = card.data.pipeline_tag or one.task_type

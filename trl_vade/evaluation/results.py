@@ -34,11 +34,10 @@ def table_of(results: Results) -> str:
 
 
 def write_results(output: Path, facts: Mapping[str, Any], runs: Sequence[Run]) -> Results:
-    """Write `results.md` and then `results.json` into `output`, each atomically, and return the latter.
+    """Write `results.md` and then `results.json` into `output`, each atomically, and return the latter, in per cent.
 
-    Scores are in per cent. The standard error is that of the mean over the runs, sample standard deviation / sqrt(n).
-    It measures the sampling of answers, not the choice of questions. The average's is over the averages of the seeds.
-    A greedy benchmark has one run, which counts for each seed.
+    The standard error is that of the mean over the runs, sample standard deviation / sqrt(n), and the average's over
+    those of the seeds: of the sampling of answers, not the choice of questions. A greedy run counts for each seed.
     """
     names = sorted({run.benchmark.name for run in runs}, key=list(BENCHMARKS).index)
     of_name = {name: [run for run in runs if run.benchmark.name == name] for name in names}
@@ -96,19 +95,16 @@ def _with_error(part: Mapping[str, Any]) -> str:
 
 
 def _paper_rows(results: Results) -> list[list[str]]:
-    """Return the paper's rows of models of this size, of all without a known one; none without its benchmarks."""
     names, model = list(results["benchmarks"]), results["model"]["name"].lower()
     if not set(names) & set(FIVE):
         return []
-    of_size = [row for row in PAPER if row[0].split("-")[2].lower() in model]
-    return [_paper_cells(row, names) for row in of_size or PAPER]
-
-
-def _paper_cells(row: tuple[str, str], names: Sequence[str]) -> list[str]:
-    scores = dict(zip(FIVE, PAPER[row], strict=True))
-    cells = [f"{scores[name]:.2f}" if name in scores else "-" for name in names]
-    average = f"{fmean(scores[name] for name in names):.2f}" if set(names) <= set(FIVE) else "-"
-    return [f"{', '.join(row)} (paper)", *cells, average]
+    of_size, rows = [row for row in PAPER if row[0].split("-")[2].lower() in model], []
+    for row in of_size or PAPER:
+        scores = dict(zip(FIVE, PAPER[row], strict=True))
+        cells = [f"{scores[name]:.2f}" if name in scores else "-" for name in names]
+        average = f"{fmean(scores[name] for name in names):.2f}" if set(names) <= set(FIVE) else "-"
+        rows.append([f"{', '.join(row)} (paper)", *cells, average])
+    return rows
 
 
 def _notes(results: Results) -> list[str]:
@@ -131,7 +127,6 @@ def _notes(results: Results) -> list[str]:
         notes.append(
             "The rows of the paper: VADE, arXiv 2511.18902, Table 1, average@4. By its figures, ScienceQA-IMG and "
             "ChartQA are one greedy run, scored by lmms-eval. MathVista, MathVerse and MathVision are four runs, "
-            "scored by the benchmarks' official code with a judge. Other settings are not known. Only what was "
-            "measured alike compares."
+            "scored by their official code with a judge. Other settings are not known. Only like compares with like."
         )
     return notes

@@ -55,8 +55,7 @@ def read_run(folder: Path, benchmark: Benchmark, seed: int, limit: int | None) -
     except (OSError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         what = f"{error}" if type(error) is ValueError else f"{type(error).__name__}: {error}"
         raise EvaluationError(
-            f"The run {folder} is not valid: {what}. Look into the newest file of the folder logs, and run the same "
-            "command again: finished runs are kept."
+            f"The run {folder} is not valid: {what}. See the newest file of logs, and run the same command again."
         ) from error
 
 
@@ -75,7 +74,11 @@ def _read(folder: Path, benchmark: Benchmark, seed: int, limit: int | None) -> R
     same = len(ids) == len(samples) == asked
     _require(same, f"{len(samples)} lines about {len(ids)} questions are there, and must be one for each of {asked}")
     for sample in samples:
-        _require_answer(sample)
+        text = sample.get("resps", sample.get("filtered_resps"))  # the former is missing if both are equal
+        while isinstance(text, list) and text:
+            text = text[0]
+        answered = isinstance(text, str) and not text.startswith(FAILED_REQUEST)  # which would score as wrong
+        _require(answered, f"question {sample['doc_id']} has no answer of the model, but {abbreviated(text)}")
     scores = {one["doc_id"]: float(one[benchmark.metric]) for one in samples if one[benchmark.metric] is not None}
     score, mean = results["results"][benchmark.task][benchmark.key], fmean(scores.values())
     _require(abs(score - mean) < 1e-8, f"its score is {score}, and the mean of its {len(scores)} questions {mean}")
@@ -105,16 +108,6 @@ def _samples(results_file: Path, benchmark: Benchmark) -> list[dict[str, Any]]:
     return sorted(samples, key=lambda sample: int(sample["doc_id"]))
 
 
-def _require_answer(sample: Mapping[str, Any]) -> None:
-    """Refuse a failed request. `resps` is missing if it equals `filtered_resps`; both may be nested lists."""
-    text = sample.get("resps", sample.get("filtered_resps"))
-    while isinstance(text, list) and text:
-        text = text[0]
-    if not isinstance(text, str) or text.startswith(FAILED_REQUEST):
-        # lmms-eval would score it as a wrong answer.
-        raise ValueError(f"question {sample['doc_id']} has no answer of the model, but {abbreviated(text)}")
-
-
 def _unreadable_verdicts(folder: Path, samples: Sequence[Mapping[str, Any]]) -> int:
     """Return how many of the judge's answers have no verdict, or no answer from the response."""
     judge = json.loads((folder / "judge.json").read_text(encoding="utf-8"))
@@ -122,7 +115,7 @@ def _unreadable_verdicts(folder: Path, samples: Sequence[Mapping[str, Any]]) -> 
     count, example = judge["unreadable"] + len(foreign), judge["example"] or "".join(foreign[:1])
     _require(
         count <= UNREADABLE_SHARE * judge["calls"],
-        f"{count} of the judge's {judge['calls']} answers have no verdict, such as {abbreviated(example)}; at most "
-        f"{UNREADABLE_SHARE:.0%} may lack one",
+        f"{count} of the judge's {judge['calls']} answers have no verdict, such as {abbreviated(example)}; "
+        f"{UNREADABLE_SHARE:.0%} may",
     )
     return int(count)

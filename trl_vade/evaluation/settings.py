@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from trl_vade.errors import ConfigurationError, EvaluationError
-from trl_vade.rewards.functions import INSTRUCTION
 
 from .benchmarks import FIVE, Benchmark, find_benchmarks
 from .judge import Judge, served_models, told
@@ -96,11 +95,6 @@ def check(evaluation: Evaluation) -> list[Benchmark]:
     return benchmarks
 
 
-def instruction_text(text: str | None) -> str | None:
-    """Return the instruction of the training mixture for "mixture", and any other text as it is."""
-    return INSTRUCTION if text == "mixture" else text
-
-
 def versions() -> dict[str, str]:
     """Return the versions of the installed packages that an evaluation depends on."""
     found = {}
@@ -121,10 +115,7 @@ class EvaluatedModel:
 
 
 def find_model(evaluation: Evaluation) -> EvaluatedModel:
-    """Return the model: a folder, a model of the Hub, which is downloaded, or a model on a server.
-
-    The download uses the login of this process; the process that evaluates gets no token.
-    """
+    """Return the model: a folder, a model of the Hub, which this process downloads, or a model on a server."""
     name, folder, commit = evaluation.model, Path(evaluation.model), None
     try:
         if evaluation.backend == "server":
@@ -148,9 +139,6 @@ def find_model(evaluation: Evaluation) -> EvaluatedModel:
 
 
 def fingerprint(files: Iterable[Path]) -> str:
-    """Return 16 hexadecimal digits of the names, sizes and times of files, which tell whether they have changed.
-
-    In the Hub's cache a file that a commit did not change stays as it is: publishing results changes no model.
-    """
+    """Return 16 hexadecimal digits of names, sizes and times of files, which a commit elsewhere does not change."""
     facts = sorted((path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files)
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]

@@ -65,8 +65,7 @@ def task_folder(evaluation: Evaluation, benchmarks: Sequence[Benchmark]) -> Iter
 def testbed_rows() -> Path:
     """Return the folder of the testbed's validation split, made if needed."""
     from trl_vade.testbed import load_testbed_dataset
-    from trl_vade.testbed.cache import cached_directory
-    from trl_vade.testbed.dataset import FORMAT_VERSION
+    from trl_vade.testbed.dataset import FORMAT_VERSION, cached_directory
 
     def build(directory: Path) -> None:
         load_testbed_dataset()["validation"].to_parquet(directory / "validation-00000-of-00001.parquet")
@@ -96,8 +95,7 @@ def mathvision_rules(row: Row, results: Sequence[str]) -> Row:
 def mathvista(row: Row, results: Sequence[str]) -> Row:
     """Score MathVista: a judge extracts the answer, which is then compared.
 
-    In the data set on the Hub `precision` is a float, with which lmms-eval 0.7.3 rounds no number: without the whole
-    number here, all 40 questions whose answer is a float would be wrong.
+    The Hub's `precision` is a float, with which lmms-eval 0.7.3 rounds no number: 40 right answers would be wrong.
     """
     if row["answer_type"] == "float":  # for others it may be None or NaN
         row = {**row, "precision": int(row["precision"])}

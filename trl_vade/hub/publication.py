@@ -2,8 +2,7 @@
 
 transformers 5.23 uploads the output directory and the checkpoint separately, in the background, from files that the
 next save changes. It skips a push while one is running (by design, huggingface/transformers#13503), and never reads
-the errors of the uploads (since #25095). So the trainer's methods that upload are replaced by those here: no push is
-skipped, and a missing one is an error at the end.
+the errors of the uploads (since #25095). Here no push is skipped, and a missing one is an error at the end.
 """
 
 import shutil
@@ -44,14 +43,10 @@ Rows = Callable[[], tuple[Any, NDArray[np.int64]]]  # the training set, and the 
 
 
 class Publication:
-    """The uploads of a run. Making one with `push_to_hub` creates the repositories, or raises `HubError`.
+    """The uploads of a run, by the main process. With `push_to_hub` it creates the repositories, or raises `HubError`.
 
-    The main process pushes.
-
-    Args:
-        args: the settings of the run.
-        rows: those of the posterior; None for a run without one.
-        private: patterns of the files in the output directory that are not pushed.
+    `args` are the settings of the run, `rows` those of the posterior (None for a run without one), and `private`
+    patterns of the files in the output directory that are not pushed.
     """
 
     def __init__(self, args: Any, rows: Rows | None, private: Sequence[str] = ()) -> None:
@@ -162,11 +157,6 @@ class Publication:
                 staging.send()
         self.wait()
         on_main_process(self._refuse_missing)
-
-    def wait_for(self, pushed: Commit | None, *, in_train: bool) -> Any:
-        """Wait for all uploads, and return the Hub's answer to the one `pushed`. Inside a training none raises."""
-        self.wait() if in_train else self.finish()
-        return pushed.result() if pushed and pushed.exception() is None else None
 
     def _refuse_missing(self) -> None:
         errors = [error for one in self._stagings.values() if (error := one.job.exception())]

@@ -16,8 +16,7 @@ from huggingface_hub import CommitInfo, HfApi
 
 from trl_vade.errors import HubError
 
-from .failures import in_one_line
-from .uploading import Card, HubTarget, send_folder, with_retries
+from .uploading import Card, HubTarget, in_one_line, send_folder, with_retries
 
 logger = logging.getLogger(__name__)
 
@@ -28,10 +27,7 @@ Send = Callable[[HubTarget], CommitInfo]
 
 
 class Staging:
-    """The pushes to a branch, in the client's background thread. `announce` is told what has arrived.
-
-    The newest files replace those that wait. What is being sent is left alone until its attempt ends.
-    """
+    """The pushes to a branch, in the client's background thread: the newest files replace those that wait."""
 
     def __init__(self, target: HubTarget, output_dir: Path, announce: Callable[[str], None] = logger.info) -> None:
         self.target, self._output_dir, self._announce = target, output_dir.resolve(), announce

@@ -1,4 +1,4 @@
-"""Upload of a folder to the Hugging Face Hub in one commit, with retries; no token is written."""
+"""Upload of a folder to the Hub in one commit, with retries, and what the Hub refused; no token is written."""
 
 import logging
 import os
@@ -8,16 +8,67 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from json import JSONDecodeError
 from math import inf
 from pathlib import Path
 from typing import Any
 
 from huggingface_hub import CommitInfo, CommitOperationAdd, CommitOperationDelete, HfApi, constants
+from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 from huggingface_hub.utils import filter_repo_objects
 
-from .failures import FAILURES, as_hub_error, in_one_line
+from trl_vade.errors import HubError, HubOfflineError
 
 logger = logging.getLogger(__name__)  # accelerate's logger does not work in a command without a trainer
+
+
+HTTP_ERROR = HfHubHTTPError.__bases__[0]
+"""httpx's base error (no connection, a cut connection, a timeout), whichever version huggingface_hub uses."""
+
+FAILURES = (HTTP_ERROR, OSError, ValueError, LookupError, RuntimeError)
+"""Errors of the client. RuntimeError: a large file; its cause is the reason. LookupError and ValueError: an answer of
+a proxy instead of the Hub. ValueError also: an argument that the client refuses. ConnectionError: hf_xet."""
+
+_MEND = "Mend this, and push again."
+_ROOM = "Delete old files there, or get more room at https://huggingface.co/settings/billing."
+_WAYS_OUT = {  # by status
+    None: "Check the network and HF_ENDPOINT.",
+    401: "Set HF_TOKEN to a valid token, or run `hf auth login`.",
+    403: f"Use a token with write access to a repository of yours. If its storage is full: {_ROOM}",
+    404: "Was it deleted? A run makes no repository again: make it yourself, private if it was, and push again.",
+    429: "A repository takes 128 commits an hour: a larger save_steps makes fewer.",
+    **dict.fromkeys((402, 507), _ROOM),
+}
+
+
+def as_hub_error(error: Exception, target: object) -> HubError:
+    """Return an error of the client as a `HubError` about `target`, with the way out."""
+    if isinstance(error, HubError):
+        return error
+    if isinstance(error, RuntimeError) and isinstance(error.__cause__, FAILURES):
+        error = error.__cause__
+    if isinstance(error, OfflineModeIsEnabled):
+        return HubOfflineError(f"HF_HUB_OFFLINE is set, so nothing is sent to {target}. Unset it to push.")
+    what, status, wait = f"{target}: {in_one_line(error)}.", None, 0.0
+    may_pass = isinstance(error, JSONDecodeError) or not isinstance(error, ValueError)
+    advice = "If large files fail, HF_HUB_DISABLE_XET=1 sends them by LFS." if may_pass else _MEND
+    if isinstance(error, HTTP_ERROR):
+        response = getattr(error, "response", None)
+        status, headers = getattr(response, "status_code", None), getattr(response, "headers", {})
+        may_pass = status in (None, 404, 408, 409, 412, 429) or (status >= 500 and status != 507)
+        may_pass |= "LFS pointer" in what  # the Hub does not see yet what was just sent
+        advice = _WAYS_OUT.get(status, "See https://status.huggingface.co." if may_pass else _MEND)
+        after = headers.get("Retry-After", "")
+        wait = float(after) if after.isdigit() else 120.0 if status == 429 else 0.0  # the Hub rarely says how long
+    return HubError(f"{what} {advice}", status=status, may_pass=may_pass, retry_after=wait)
+
+
+def in_one_line(error: BaseException) -> str:
+    """Return an error's name and message as a line of up to 1,000 characters, without signatures in addresses."""
+    text = re.sub(r"For more information check: \S+", "", str(error))  # httpx explains the status by a link
+    text = re.sub(r"(https?://[^\s?]+)\?\S+", r"\1", " ".join(text.split())).rstrip(".")
+    return f"{type(error).__name__}: {text[:1000]}" if text else type(error).__name__
+
 
 PATIENCE = (2.0, 4.0, 8.0, 16.0, 32.0, 64.0)  # seconds before each retry
 LONGEST = 600.0  # seconds of a longer wait that the Hub asks for
@@ -81,9 +132,9 @@ def send_folder(
 ) -> CommitInfo:
     """Make one attempt to push the files of `folder`, which has the layout of the repository, in a commit `message`.
 
-    In the same commit, the checkpoints and steps of the folder become what they are here. Later ones and what matches
-    `delete` are deleted, which the log says. `card` makes README.md. If the Hub refuses it, the other files go without
-    it. `about` are arguments of `create_commit`, whose errors are raised: `upload_folder` makes several commits.
+    The checkpoints and steps of the folder become what they are here. Later ones and what matches `delete` are
+    deleted, as the log says. `card` makes README.md; if the Hub refuses it, the other files go without it. `about`
+    are arguments of `create_commit`, whose errors are raised: `upload_folder` makes several commits.
     """
     api, here = HfApi(token=target.token), [path.name for path in folder.iterdir() if path.is_dir()]
     if branch_of(target.revision):  # such as the new one of `push_to_hub(revision=...)`

@@ -178,10 +178,7 @@ def _stated(pieces: list[str]) -> int:
 
 
 def _parts(content: str) -> list[str]:
-    """Return a text and, unless its sentence is in doubt, that sentence, what it ends with and its subject.
-
-    A sentence that states the answer comes first, and the text since the last correction comes last.
-    """
+    """Return a text and, unless in doubt, its sentence (first if it states the answer), that one's end and subject."""
     sentences = SENTENCE_END.split(content.strip())
     place = _stated(sentences)
     sentence = _clause(_ended(sentences[place]))

@@ -38,8 +38,7 @@ _OPERATIONS |= {ast.UAdd: operator.pos, ast.USub: operator.neg}
 def value_of(formula: str) -> tuple[float, bool] | None:
     """Return the value of `formula` and whether it is without letters; None if it cannot be read.
 
-    Each letter has a value of its own, always the same. So formulas with different values are different, and
-    constants with the same value are equal.
+    Each letter has a value of its own, always the same: formulas with different values are different.
     """
     tokens = _tokens(formula)
     if not 0 < len(tokens) <= LONGEST:

@@ -46,9 +46,7 @@ def without_letters(choices: Sequence[str]) -> list[str]:
 def chosen(readings: Sequence[str], choices: Sequence[str]) -> int | None:
     """Return the number of the one choice that an answer names, from 0; None for none, for several and for doubt.
 
-    Args:
-        readings: of `answers.find_answer`, the whole answer first.
-        choices: the texts of the choices; [] if only letters are known.
+    `readings` are of `answers.find_answer`, and `choices` texts; [] if only letters are known.
     """
     if not readings:
         return None

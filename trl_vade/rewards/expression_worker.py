@@ -67,23 +67,18 @@ def guarded(pair: list[str]) -> bool | None:
         timer(getattr(signal, "ITIMER_PROF", 0), 0.0)
 
 
-def limit_memory() -> None:
-    """Bound the address space on Linux; the bound does nothing on macOS."""
-    if sys.platform == "linux":
+def main() -> None:
+    """Write "ready" once a true pair is found true under the limits, then answer each line of the standard input."""
+    logging.disable(logging.CRITICAL)  # math-verify warns at each parse that its own limit is off
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the training process, which ends this one
+    are_equal("1+1", "2")  # loads the modules, which may take a slow machine longer than CPU_SECONDS
+    if sys.platform == "linux":  # the bound does nothing on macOS
         import resource
 
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         bound = pages * resource.getpagesize() + MEMORY_BYTES
         resource.setrlimit(resource.RLIMIT_AS, (bound, bound))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def main() -> None:
-    """Write "ready" once a true pair is found true under the limits, then answer each line of the standard input."""
-    logging.disable(logging.CRITICAL)  # math-verify warns at each parse that its own limit is off
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the training process, which ends this one
-    are_equal("1+1", "2")  # loads the modules, which may take a slow machine longer than CPU_SECONDS
-    limit_memory()
     try:
         ready = guarded([r"\sqrt{12}", r"2\sqrt{3}"])
         os.write(1, b"ready\n" if ready else b"a true pair is not found equal within the limits\n")

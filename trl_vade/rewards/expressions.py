@@ -36,9 +36,8 @@ class Worker:
         if started != "ready":
             self.end()
             raise ConfigurationError(
-                "The process that compares expressions (trl_vade/rewards/expression_worker.py) did not start: "
-                f"{started or 'its output is above'}. Reinstall math-verify with {INSTALL} --force-reinstall, or give "
-                "the process more memory."
+                f"trl_vade/rewards/expression_worker.py did not start: {started or 'its output is above'}. Reinstall "
+                f"math-verify with {INSTALL} --force-reinstall, or give the process more memory."
             )
 
     def ask(self, question: str) -> str:
@@ -74,9 +73,7 @@ class ExpressionJudge:
     def are_equal(self, reference: str, answer: str) -> bool | None:
         """Return whether both are equal: False if the limits end it, None if the reference cannot be read.
 
-        Raises:
-            ConfigurationError: math-verify is not installed, or its process cannot be started.
-            RuntimeError: the process was killed twice.
+        A process that was killed twice is a `RuntimeError`; without math-verify it is a `ConfigurationError`.
         """
         if self._owner != os.getpid():  # after a fork the pipes belong to the parent
             self._forget()

@@ -9,8 +9,7 @@ import re
 from dataclasses import dataclass, replace
 
 from .arithmetic import value_of
-from .notation import SPELLED, fractions_in_digits, in_digits, plain
-from .units import Unit, read_unit
+from .notation import SPELLED, Unit, fractions_in_digits, in_digits, plain, read_unit
 
 LONGEST = 200  # characters
 MOST_DIGITS = 60
@@ -167,7 +166,6 @@ def equal(answer: Quantity, reference: Quantity, *, relaxed: bool = False) -> bo
 
 
 def _as_angle(one: Quantity, other: Quantity) -> Quantity:
-    """Return a constant of pi beside an angle in degrees as an angle in radians."""
     radians = one.of_pi and one.unit is None and other.unit is not None and other.unit.kinds == (("angle", 1),)
     return replace(one, unit=read_unit("rad")) if radians else one
 

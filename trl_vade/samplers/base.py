@@ -64,9 +64,8 @@ class PosteriorSampler:
         progress: the counters of the random stream. With the posterior they determine the next draw.
     """
 
-    unscored: Mapping[int, tuple[int, int]] = MappingProxyType(
-        {}
-    )  # by row: step of the last draw, draws since a score
+    # By row: the step of its last draw, and the draws since a score.
+    unscored: Mapping[int, tuple[int, int]] = MappingProxyType({})
     kind: ClassVar[str]
     bound: ClassVar[tuple[str, ...]] = ()  # settings that a saved state is about; the others are rules of the run
 
@@ -166,10 +165,7 @@ class PosteriorSampler:
         return {name: rules for name, rules in both.items() if rules[0] != rules[1]}
 
     def _check_draw(self, k: int, exclude: ArrayLike | None) -> tuple[int, IntArray]:
-        """Return `k` and the distinct rows in `exclude`, or with problems the numbers and places of these.
-
-        Too few rows that are left are a `ConfigurationError`.
-        """
+        """Return `k` and the distinct rows in `exclude`, or with problems the numbers and places of these."""
         excluded = np.unique(self.posterior.check_rows([] if exclude is None else exclude))
         if self._problems is not None:
             return self._problems.check_draw(k, excluded)

@@ -26,7 +26,10 @@ def information_gain(pass_rate: ArrayLike, kind: str = "asymmetric") -> FloatArr
         pass_rate: p (or s) in [0, 1], of any shape.
         kind: "asymmetric", "symmetric" or "spread"; any other is a `ConfigurationError`.
     """
-    check_gain_kind(kind)
+    if kind not in (*INFORMATION_GAINS, SPREAD_GAIN):
+        raise ConfigurationError(
+            f"The information gain is {abbreviated(kind)}; it must be 'asymmetric', 'symmetric' or 'spread'."
+        )
     p = np.asarray(pass_rate, dtype=np.float64)
     if kind == SPREAD_GAIN:
         return 0.5 * p
@@ -35,14 +38,6 @@ def information_gain(pass_rate: ArrayLike, kind: str = "asymmetric") -> FloatArr
     if kind == "asymmetric":
         gain *= failure
     return gain
-
-
-def check_gain_kind(kind: str) -> None:
-    """Raise `ConfigurationError` unless `kind` names an information gain."""
-    if kind not in (*INFORMATION_GAINS, SPREAD_GAIN):
-        raise ConfigurationError(
-            f"The information gain is {abbreviated(kind)}; it must be 'asymmetric', 'symmetric' or 'spread'."
-        )
 
 
 def mixed_group_probability(a: FloatArray, b: FloatArray, num_generations: int) -> FloatArray:

@@ -145,11 +145,7 @@ def check_sampler(value: Any) -> None:
 
 
 def find_sampler(value: str) -> Any:
-    """Return the object that `value` stands for, or the class or function at its path. That runs the user's code.
-
-    Raises:
-        ConfigurationError: there is no such class or function.
-    """
+    """Return what `value` stands for, or what is at its path (user's code), or raise `ConfigurationError`."""
     if isinstance(value, PathOf):
         return value.given
     module, _, name = value.partition(":")
@@ -171,11 +167,7 @@ def find_sampler(value: str) -> Any:
 
 
 def make_own(value: str, num_samples: int, *, seed: int, **decays: Any) -> PosteriorSampler:
-    """Return the user's sampler for N = `num_samples` rows; its posterior has these `decays` if it brings none.
-
-    Raises:
-        ConfigurationError: it cannot be made, lacks a verb, or is for another number of rows.
-    """
+    """Return the user's sampler for N = `num_samples` rows, with these `decays`, or raise `ConfigurationError`."""
     found = find_sampler(value)
     try:
         made = found(num_samples, seed=seed) if _makes(found) else found
@@ -184,8 +176,7 @@ def make_own(value: str, num_samples: int, *, seed: int, **decays: Any) -> Poste
     except TypeError as error:
         raise ConfigurationError(
             f"vade_sampler={value!r} is called as {value.partition(':')[2]}({num_samples}, seed={seed}), which "
-            f"failed: {error}. It must take these arguments and return a sampler, which has the verbs {VERBS}. Or "
-            "pass a sampler that is made with others."
+            f"failed: {error}. It must return a sampler with the verbs {VERBS}. Or pass one that is made."
         ) from error
     sampler = made
     if not isinstance(sampler, PosteriorSampler):
@@ -206,5 +197,4 @@ def make_own(value: str, num_samples: int, *, seed: int, **decays: Any) -> Poste
 
 
 def _makes(found: Any) -> bool:
-    """Return whether it is a class or function that makes samplers, and no sampler itself."""
     return isinstance(found, type) or not isinstance(found, PromptSampler)

@@ -172,8 +172,7 @@ class BetaPosterior:
         wrong = rows[(rows < 0) | (rows >= self.num_samples)]
         if wrong.size:
             raise ObservationError(
-                f"sample_index holds {wrong[:8].tolist()}; rows must be in [0, {self.num_samples}), the positions in "
-                "the training set."
+                f"sample_index holds {wrong[:8].tolist()}; rows are places in the data set, [0, {self.num_samples})."
             )
         return rows.astype(np.int64)
 
@@ -184,10 +183,7 @@ def beta_mean(alpha: FloatArray, beta: FloatArray) -> FloatArray:
 
 
 def saved_counts(state: Mapping[str, Any]) -> tuple[FloatArray, FloatArray]:
-    """Check a saved `state` as `BetaPosterior.load_state_dict`, and return the counts of its V scored rows, (V,) each.
-
-    It takes memory for these alone: a stranger's file may name any number of rows.
-    """
+    """Check a saved `state`, and return the counts of its V scored rows, (V,) each, in memory for these alone."""
     step = _check_saved(state, saved_number("num_samples", state.get("num_samples"), minimum=1))
     kept = np.power(state["decay_unsampled"], step - state["last_update"])
     return state["alpha"] * kept, state["beta"] * kept
@@ -208,8 +204,8 @@ def _check_saved(state: Mapping[str, Any], num_samples: int) -> int:
     size = getattr(arrays[0], "size", 0)
     if kinds != [f"{dtype} ({size},)" for dtype in ("int64", "float64", "float64", "int64", "int64")]:
         raise SnapshotCorruptError(
-            f"The saved {', '.join(STATE_ARRAYS)} are {', '.join(kinds)}; they must be int64 and, alpha and beta, "
-            f"float64 vectors of one length. {DAMAGED}"
+            f"The saved {', '.join(STATE_ARRAYS)} are {', '.join(kinds)}; they must be int64 vectors of one length, "
+            f"alpha and beta float64. {DAMAGED}"
         )
     rows, alpha, beta, last, visits = arrays
     most = MOST_TRIALS * visits

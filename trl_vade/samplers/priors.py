@@ -137,10 +137,8 @@ def _sigmoid(logits: FloatArray) -> FloatArray:
 def even_draw_ratio(posterior: BetaPosterior, num_generations: int, spreads: bool = False) -> float:
     """Estimate the share of groups with a gradient if each row were chosen equally often: the baseline of a run.
 
-    The belief about each row starts from a Beta distribution fitted to the visited rows: from Beta(1, 1) the estimate
-    is too high. Below 32 visited rows it starts from Beta(1, 1) nevertheless.
-
-    A group has `num_generations` completions. With `spreads` the belief is about spreads.
+    The belief about each row, of spreads or pass rates, starts from a Beta distribution fitted to the visited rows:
+    from Beta(1, 1) the estimate is too high. Below 32 visited rows it starts there nevertheless.
     """
     alpha, beta = posterior.counts(posterior.visited)
     evident = alpha + beta >= EVIDENCE
@@ -152,17 +150,14 @@ def even_draw_ratio(posterior: BetaPosterior, num_generations: int, spreads: boo
 
 
 def fit_prior(alpha: FloatArray, beta: FloatArray) -> tuple[float, float] | None:
-    """Fit Beta(a, b) to the counts of V rows by moments; return None if V is below `FEWEST_ROWS`.
+    """Fit Beta(a, b) to the counts of V rows, alpha_i + beta_i > 0, by moments; None if V is below `FEWEST_ROWS`.
 
     With n_i = alpha_i + beta_i and m the pooled pass rate, weighted squares of alpha_i / n_i about m have the mean
 
         m (1 - m) ((V - 1) + rho (sum n_i - sum n_i^2 / sum n_i - (V - 1)))    rho = 1 / (a + b + 1)
 
     The fit solves this for rho and clips m and a + b to the bounds of this module.
-
     Source: Kleinman (1973), Proportions with extraneous variance, JASA 68, 46-54, with weights n_i.
-
-    alpha and beta, (V,) each, are counts with alpha_i + beta_i > 0.
     """
     if alpha.size < FEWEST_ROWS:
         return None

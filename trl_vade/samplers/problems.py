@@ -66,8 +66,7 @@ class Problems:
         rows, number = np.flatnonzero(variants.kind), variants.num_variants
         if groups > number.max():
             raise ConfigurationError(
-                f"variant_groups is {groups}, and no row has more than {number.max()} variants. Set a smaller number, "
-                "or build more kinds of variants."
+                f"variant_groups is {groups}, and no row has more than {number.max()} variants. Set a smaller number."
             )
         self.originals: IntArray = np.flatnonzero(number >= groups)  # those that can be drawn, (P,), ascending
         self.size = 1 + groups  # the rows of a problem in a draw
@@ -103,7 +102,6 @@ class Problems:
 
         The rule "posterior" takes the variants with the largest gains, the lower row among equals. The rule
         "difficulty" takes the variants nearest to offsets that `variant_offsets` draws.
-
         `chosen`, (Q,), are places of problems, in [0, P). `gain` returns for rows the gain of their drawn pass rates,
         and `mean` their expected pass rates.
         """
@@ -135,8 +133,8 @@ def problems_of(variants: Any, groups: Any, match: Any, num_samples: int) -> tup
         return None, {}
     if not isinstance(variants, VariantRows) or variants.of.size != num_samples:
         raise ConfigurationError(
-            f"variants is {abbreviated(variants)} with variant_groups={groups}; it must be the VariantRows of the "
-            f"sampler's {num_samples} rows."
+            f"variants is {abbreviated(variants)} with variant_groups={groups}; it must be the VariantRows of all "
+            f"{num_samples} rows."
         )
     settings = {"variants": variants.digest, "variant_groups": groups}
     return (Problems(variants, groups, match), settings | {"variant_match": match}) if groups else (None, settings)
@@ -147,7 +145,6 @@ def variant_offsets(mean: FloatArray, count: int, chance: np.random.Generator) -
 
     An offset is drawn from N(mu, 1) and rounded. The mean mu falls from 6 to -5 with the original's difficulty
     1 + 8 (1 - m), for the expected pass rates `mean`, (Q,). Between whole difficulties it is interpolated.
-
     Source: DIVA-GRPO, arXiv 2603.01106, section 3.2; the numbers are those of the released code.
     """
     mu = np.interp(1.0 + 8.0 * (1.0 - mean), np.arange(1.0, 10.0), MEAN_OFFSETS)

@@ -115,8 +115,8 @@ def load_snapshot(directory: str | os.PathLike[str]) -> Snapshot:
         raise
     except Exception as error:  # of any kind: a stranger's file may hold anything
         raise SnapshotCorruptError(
-            f"{path} is no snapshot ({type(error).__name__}: {error}). It was damaged, or another program wrote it. "
-            "Load another snapshot."
+            f"{path} is no snapshot ({type(error).__name__}: {error}). It was damaged, or of another program: load "
+            "another."
         ) from error
     return Snapshot(state, metadata, hashlib.sha256(content).hexdigest(), sample_key)
 
@@ -161,10 +161,8 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
     json.dumps(document, allow_nan=False)  # NaN and 1e999 are read, and an error here
     version = document["format_version"]
     if version > FORMAT_VERSION:  # it may have any fields
-        raise SnapshotMismatchError(
-            f"{path} has format version {version}; this release of trl_vade reads versions up to {FORMAT_VERSION}. "
-            "Upgrade trl_vade."
-        )
+        ours = f"this release reads versions up to {FORMAT_VERSION}. Upgrade trl_vade."
+        raise SnapshotMismatchError(f"{path} has format version {version}; {ours}")
     missing = [name for name in _FIELDS if name not in document]
     if missing or type(version) is not int or version != FORMAT_VERSION:  # True is 1, and 1.0
         raise ValueError(f"format_version {version!r}, missing fields {missing}")

@@ -32,7 +32,6 @@ class Strata:
 
     The offsets of successive draws are multiples of the golden ratio, modulo 1. Over T draws the quotas of a stratum
     then sum to T k n_s / N up to O(log T).
-
     Source: Madow (1949), On the theory of systematic sampling II, Ann. Math. Stat. 20, 333-354; no paper on GRPO.
 
     `labels`, (N,), are texts or whole numbers. `digest` is their SHA-256, which a saved state holds in their place.
@@ -46,8 +45,7 @@ class Strata:
     def quotas(self, k: int, *, seed: int, number: int) -> IntArray:
         """Return the number of rows that each stratum gives to draw `number` of `k` rows, (S,); they sum to `k`."""
         total = int(self._ends[-1])
-        # c_s + u has the same floor as (k n + v) / N with v = floor(u N). Whole numbers cannot lose a row to rounding.
-        # The offset is a Python integer, which cannot overflow.
+        # c_s + u has the same floor as (k n + v) / N with v = floor(u N), in whole numbers, which do not round.
         offset = (seed * PLASTIC + number * GOLDEN) % 2**64 * total >> 64
         return np.diff((k * self._ends + offset) // total).astype(np.int64)
 
@@ -56,7 +54,6 @@ class Strata:
 
         Among equal values the lower row comes first. A resting row (a value below 0) never fills a quota: the best
         rows of other strata take its open places. Resting rows are chosen only after all others.
-
         `rows`, (J,), are distinct and ascend; `value`, (J,), is finite; `quotas`, (S,), sum to k in [1, J].
         """
         order, k = largest(value, value.size), int(quotas.sum())

@@ -13,20 +13,9 @@ from trl_vade.checks import FloatArray, IntArray, check_bool, check_whole_number
 from trl_vade.errors import ConfigurationError, abbreviated
 
 from .base import Draw, PosteriorSampler
-from .information import SPREAD_GAIN, check_gain_kind, information_gain
+from .information import SPREAD_GAIN, information_gain
 from .posterior import BetaPosterior
-from .priors import (
-    EVIDENCE,
-    FLAT,
-    PRIORS,
-    UNKNOWN,
-    WIDTH,
-    Belief,
-    Words,
-    even_draw_ratio,
-    more_errors,
-    prompt_prior,
-)
+from .priors import EVIDENCE, FLAT, PRIORS, UNKNOWN, WIDTH, Belief, Words, even_draw_ratio, more_errors, prompt_prior
 from .problems import VariantRows, problems_of
 from .strata import Strata, largest
 
@@ -88,7 +77,7 @@ class ThompsonSampler(PosteriorSampler):
         variant_groups: int = 0,
         variant_match: str = "posterior",
     ) -> None:
-        check_gain_kind(gain)
+        information_gain(0.0, gain)  # which refuses other kinds
         shape = (num_samples, WIDTH // 8)
         if prior not in PRIORS or (prior == "prompts" and (words is None or words.shape != shape)):
             raise ConfigurationError(
@@ -212,7 +201,6 @@ class ThompsonSampler(PosteriorSampler):
         return steps.astype(np.float64)
 
     def _fit_once(self, name: str, fit: Callable[..., Any], *arguments: Any) -> Any:
-        """Return the result of `fit` for the posterior, which is called once for the present counts."""
         if self._fitted.get(name, (None,))[0] != self.posterior.version:
             self._fitted[name] = self.posterior.version, fit(self.posterior, *arguments)
         return self._fitted[name][1]

@@ -79,7 +79,6 @@ class StratumMetrics:
         return {f"{metric}/{name}": x for metric, each in named.items() for name, x in each if not math.isnan(x)}
 
     def _sum(self, stratum: NDArray[np.int64], values: NDArray[Any] | None = None) -> NDArray[np.float64]:
-        """Return the sum of `values` over each stratum, or its number of entries, (S,)."""
         return np.bincount(stratum, weights=values, minlength=len(self.names)).astype(np.float64)
 
 

@@ -1,7 +1,4 @@
-"""The selection log `vade_selection.jsonl`: the chosen rows and their outcomes, one line a generation batch.
-
-`docs/reference/files.md` has the fields.
-"""
+"""The selection log `vade_selection.jsonl` (docs/reference/files.md): rows and outcomes, a line a generation batch."""
 
 import json
 import os
@@ -75,9 +72,9 @@ class SelectionLog:
         kept = self.set_aside()
         return (
             f"{self.path} cannot be continued: it is missing, damaged, of another run, or shorter than the "
-            f"{wanted.lines} lines of the checkpoint. The training is not affected, but these cannot be replayed or "
-            f"reported. A new log begins{f'; the file is kept as {kept}' if kept else ''}. To keep one log, stop now, "
-            "put the right file back, and resume from the same checkpoint."
+            f"{wanted.lines} lines of the checkpoint. The training is not affected. A new log begins"
+            f"{f'; the file is kept as {kept}' if kept else ''}. To keep one log, stop now, put the right file back, "
+            "and resume from the same checkpoint."
         )
 
     def sync(self) -> None:
@@ -97,10 +94,7 @@ class SelectionLog:
         return target
 
     def read(self) -> list[dict[str, Any]]:
-        """Return the lines up to `position`, or all where there is none; half a last line is left out.
-
-        A damaged line is a `SnapshotCorruptError`.
-        """
+        """Return the lines up to `position`, or all where there is none; a damaged one is a `SnapshotCorruptError`."""
         if not self.path.exists():
             return []
         *texts, _ = self.path.read_bytes().split(b"\n")
@@ -110,7 +104,6 @@ class SelectionLog:
                 lines.append(json.loads(text))
             except (ValueError, RecursionError) as error:
                 raise SnapshotCorruptError(
-                    f"Line {len(lines) + 1} of {self.path} was damaged ({type(error).__name__}). Restore the file "
-                    "from a copy: a replay needs every line."
+                    f"Line {len(lines) + 1} of {self.path} was damaged ({type(error).__name__}): put a copy back."
                 ) from error
         return lines

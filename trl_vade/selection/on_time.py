@@ -26,11 +26,15 @@ from trl_vade.rewards.functions import Completion, text_of
 from .batch_metrics import InFlight
 from .feedback import Feedback
 from .outcomes import GroupOutcomes
-from .rollouts import enough_for
 
 logger = get_logger(__name__)
 
 MOST_SAID = 20_000  # completions, of 600 characters at most
+
+
+def enough_for(live: int, parts: int) -> int:
+    """Return the smallest number of rows, at least `live`, that divides into `parts` parts of at least one row."""
+    return max(1, -(-live // parts)) * parts
 
 
 class OnTimeSelection:
@@ -62,10 +66,7 @@ class OnTimeSelection:
                 self.loader.prefetch(self.sampler.peek(self.num_groups).sample_index)
 
     def refill(self, missing: int) -> Rows | None:
-        """Draw at least `missing` other rows for the batch scored last, load them, and return this process's share.
-
-        None if too few other rows are left, or during a reward outage.
-        """
+        """Draw at least `missing` other rows for the batch scored last; None in an outage or if too few are left."""
         rounds, size = self.feedback.rounds, self._divisible(missing)
         drawn = np.concatenate([in_flight.sample_index for in_flight, _ in rounds])
         if self.feedback.outage or size > len(self.dataset) - len(drawn):
@@ -93,10 +94,7 @@ class OnTimeSelection:
     def score(
         self, rewards: torch.Tensor, weights: torch.Tensor, global_step: int, *, normalise: bool, clipped: float = 0.0
     ) -> dict[str, float]:
-        """Record the rewards (K*G, F) of the rows in flight; see `signal.outcomes` for weights and `normalise`.
-
-        `clipped` is the share of the completions that were cut at the longest length.
-        """
+        """Record the rewards (K*G, F) of the rows in flight; `clipped` is the share of answers that were cut."""
         self.in_flight = replace(self.in_flight, clipped=clipped)
         sizes = {"weights": weights.double().cpu().numpy(), "normalise": normalise}
         of_rows = rewards.double().cpu().numpy(), self.in_flight.sample_index

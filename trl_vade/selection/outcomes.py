@@ -91,11 +91,10 @@ def in_groups(rewards: NDArray[np.float64], sample_index: NDArray[np.int64]) -> 
 def rows_with_gradient(
     rewards: NDArray[np.float64], weights: NDArray[np.float64], *, normalise: bool = False
 ) -> NDArray[np.bool_]:
-    """Return a mask, (K, G), of the completions whose total reward is not the mean of their group.
+    """Return a mask, (K, G), of the completions whose total reward (see `total_rewards`) is not their group's mean.
 
     Rewards within a millionth of each other (relative to the largest, if that is above 1) are equal: TRL's advantages
-    of such a group are rounding errors. A completion without any score has no advantage. For the arguments see
-    `total_rewards`.
+    of such a group are rounding errors. A completion without any score has no advantage.
     """
     total = total_rewards(rewards, weights, normalise=normalise)
     moves, live = np.zeros(total.shape, dtype=bool), differ(total)

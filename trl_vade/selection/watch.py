@@ -37,10 +37,7 @@ class OutageGuard:
         return 0 < self.left_out <= LIMIT
 
     def judge(self, outcomes: GroupOutcomes, *, spreads: bool = False) -> str | None:
-        """Set `active` for a generation batch that was not observed yet, and return a warning or None.
-
-        `spreads` tells whether the outcomes are spreads of rewards in place of pass rates.
-        """
+        """Set `active` for a batch, of `spreads` or pass rates, not observed yet; return a warning or None."""
         before, answers, verdict = self.left_out if self.active else 0, outcomes.trials.sum(), None
         if not answers:
             return None
@@ -108,7 +105,6 @@ class GradientWatch:
         if self._alike in DUE:
             return (
                 f"The rewards differ, but in {self._alike} generation batches all answers of each group counted "
-                f"alike{told}. Selection needs answers that differ: set vade_success_threshold to a reward that "
-                "only some answers reach, or to 'spread'."
+                f"alike{told}. Set vade_success_threshold to a reward that only some answers reach, or to 'spread'."
             )
         return None

@@ -1,12 +1,15 @@
-"""The testbed's data set: scenes as rows for `GRPOTrainer`.
+"""The testbed's data set: scenes as rows for `GRPOTrainer`, and complete directories in the HF cache.
 
 Train and validation are disjoint for every seed and size, because the digest of a scene decides its split.
 """
 
 import hashlib
 import io
+import json
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count, islice
 from pathlib import Path
@@ -16,11 +19,46 @@ import datasets
 import numpy as np
 import pyarrow.parquet as pq
 from datasets.table import InMemoryTable
+from huggingface_hub import constants
 from PIL import Image
 from tqdm.auto import tqdm
 
-from .cache import cached_directory, settings_digest
 from .scenes import LEVELS, TASKS, Scene, draw_scene
+
+
+def settings_digest(settings: dict[str, Any]) -> str:
+    """Return 12 hexadecimal digits that change with any of the JSON settings."""
+    return hashlib.blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=6).hexdigest()
+
+
+def cached_directory(
+    name: str, settings: dict[str, Any], build: Callable[[Path], None], cache_dir: str | os.PathLike[str] | None = None
+) -> Path:
+    """Return the directory for these settings, which `build` fills if it is missing, in `cache_dir`.
+
+    `name` begins its name. The JSON `settings` are all that the content depends on. The parent is `$HF_HOME/trl_vade`
+    by default.
+    """
+    # Read at call time: huggingface_hub sets HF_HOME at import, and tests and users may replace it later.
+    root = Path(cache_dir) if cache_dir is not None else Path(constants.HF_HOME) / "trl_vade"
+    final = root / f"{name}-{settings_digest(settings)}"
+    if final.is_dir():
+        return final
+    root.mkdir(parents=True, exist_ok=True)
+    # The same parent is on the same file system, as the atomic os.replace needs.
+    partial = Path(tempfile.mkdtemp(prefix=f".{final.name}.", dir=root))
+    try:
+        build(partial)
+        partial.chmod(0o755)  # mkdtemp makes it private, but a cache may be shared
+        try:
+            os.replace(partial, final)
+        except OSError:
+            if not final.is_dir():  # else another build was faster, and its content is the same
+                raise
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return final
+
 
 FORMAT_VERSION = 1  # The version of the rows, part of the cache key. Raise it when the same settings give other rows.
 
@@ -99,7 +137,10 @@ def build_dataset(
     drawn = ((split, scene) for split, size in sizes.items() for scene in islice(iter_scenes(split, seed), size))
     rows: dict[str, list[dict[str, Any]]] = {split: [] for split in sizes}
     for split, scene in progress_bar(drawn, sum(sizes.values()), "drawing the testbed", "row", shown=progress):
-        rows[split].append(_row(scene))
+        row: dict[str, Any] = {"prompt": [{"role": "user", "content": scene.question}]}
+        row["images"] = [{"bytes": encode_png(scene.image), "path": None}]
+        row |= {"answer": scene.answer, "task": scene.task, "level": scene.level}
+        rows[split].append(row | {"id": f"{scene.task}-{scene.level}-{scene_digest(scene).hex()}"})
     tables = {split: datasets.Dataset.from_list(rows[split], features=FEATURES).data.table for split in sizes}
     return _as_datasets(tables, sizes, seed)
 
@@ -132,17 +173,6 @@ def progress_bar(things: Iterable[Any], total: int, what: str, unit: str, *, sho
     return tqdm(things, total=total, desc=what, unit=unit, disable=not (shown and bar))
 
 
-def _row(scene: Scene) -> dict[str, Any]:
-    return {
-        "prompt": [{"role": "user", "content": scene.question}],
-        "images": [{"bytes": encode_png(scene.image), "path": None}],
-        "answer": scene.answer,
-        "task": scene.task,
-        "level": scene.level,
-        "id": f"{scene.task}-{scene.level}-{scene_digest(scene).hex()}",
-    }
-
-
 def encode_png(image: Image.Image) -> bytes:
     """Return `image` as the bytes of a PNG file."""
     buffer = io.BytesIO()
@@ -153,8 +183,7 @@ def encode_png(image: Image.Image) -> bytes:
 def _as_datasets(tables: dict[str, Any], sizes: dict[str, int], seed: int) -> datasets.DatasetDict:
     splits = datasets.DatasetDict()
     for split, size in sizes.items():
-        # datasets gives every table in memory a new fingerprint. This one depends on the settings, so a resumed run
-        # accepts a built and a cached copy as the same data set.
+        # datasets gives every table in memory a new fingerprint. By this one a built and a cached copy are the same.
         key = {"format": FORMAT_VERSION, "split": split, "size": size, "seed": seed}
         info = datasets.DatasetInfo(features=FEATURES)
         splits[split] = datasets.Dataset(

@@ -8,8 +8,17 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 from transformers import Qwen2_5_VLProcessor, Qwen2Tokenizer, Qwen2VLImageProcessor, Qwen2VLVideoProcessor
 from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
 
-from . import drawing
-from .scenes import BAR_QUESTIONS, COLOUR_QUESTION, CORNERS, COUNT_QUESTION, DIGIT_QUESTIONS, SIDES
+from .scenes import (
+    BAR_QUESTIONS,
+    CELL,
+    COLOUR_QUESTION,
+    COLOURS,
+    CORNERS,
+    COUNT_QUESTION,
+    DIGIT_QUESTIONS,
+    SIDES,
+    SIZE,
+)
 
 _NAMES = ("endoftext", "im_start", "im_end", "vision_start", "vision_end", "vision_pad", "image_pad", "video_pad")
 SPECIAL_TOKENS = tuple(f"<|{name}|>" for name in _NAMES)
@@ -38,12 +47,9 @@ CHAT_TEMPLATE = (
 def build_processor() -> Qwen2_5_VLProcessor:
     """Return a processor with padding on the left that turns a 56 x 56 image, unscaled, into 4 image tokens."""
     images: dict[str, Any] = {
-        "size": {"shortest_edge": drawing.SIZE**2, "longest_edge": drawing.SIZE**2},
-        "image_mean": [IMAGE_MEAN] * 3,
-        "image_std": [IMAGE_STD] * 3,
-        "patch_size": drawing.CELL,
-        "merge_size": 2,
-        "temporal_patch_size": 2,
+        "size": {"shortest_edge": SIZE**2, "longest_edge": SIZE**2},
+        **{"image_mean": [IMAGE_MEAN] * 3, "image_std": [IMAGE_STD] * 3},
+        **{"patch_size": CELL, "merge_size": 2, "temporal_patch_size": 2},
     }
     return Qwen2_5_VLProcessor(
         image_processor=Qwen2VLImageProcessor(**images),
@@ -71,7 +77,14 @@ def build_tokenizer() -> Qwen2Tokenizer:
         special_tokens=list(SPECIAL_TOKENS),
         show_progress=False,
     )
-    bpe.train_from_iterator(_sentences(), trainer)
+    colours = tuple(COLOURS)
+    questions = [COUNT_QUESTION, *BAR_QUESTIONS, *DIGIT_QUESTIONS, COLOUR_QUESTION]
+    questions += [f"How many {colour} shapes are there?" for colour in colours]
+    questions += [f"What colours are the {a} shape and the {b} shape?" for a, b in product(CORNERS + SIDES, repeat=2)]
+    answers = [f"{a} {b}" for a, b in product(colours, repeat=2)] + list("0123456789")
+    sentences = questions + [f"<answer>{answer}</answer>" for answer in answers]
+    # The roles come from the chat template. A merge needs two occurrences.
+    bpe.train_from_iterator(sentences * 2 + ["user\n", "assistant\n", "system\n"] * 2, trainer)
     state = json.loads(bpe.to_str())["model"]
     return Qwen2Tokenizer(
         vocab=state["vocab"],
@@ -83,15 +96,3 @@ def build_tokenizer() -> Qwen2Tokenizer:
         model_max_length=1024,
         chat_template=CHAT_TEMPLATE,
     )
-
-
-def _sentences() -> list[str]:
-    """Return all questions and answers of the testbed, in a fixed order."""
-    colours = tuple(drawing.COLOURS)
-    questions = [COUNT_QUESTION, *BAR_QUESTIONS, *DIGIT_QUESTIONS, COLOUR_QUESTION]
-    questions += [f"How many {colour} shapes are there?" for colour in colours]
-    questions += [f"What colours are the {a} shape and the {b} shape?" for a, b in product(CORNERS + SIDES, repeat=2)]
-    answers = [f"{a} {b}" for a, b in product(colours, repeat=2)] + list("0123456789")
-    sentences = questions + [f"<answer>{answer}</answer>" for answer in answers]
-    # The roles come from the chat template. A merge needs two occurrences.
-    return sentences * 2 + ["user\n", "assistant\n", "system\n"] * 2

@@ -8,15 +8,65 @@
 | colour | of one shape (8)      | of both of two (56)        | of two of four (56)                |
 
 Answers are drawn first, evenly over their range, and the scene is drawn to fit. A guess succeeds less than one time in
-four, also if it names a thing in the picture.
+four, also if it names a thing in the picture. Without anti-aliasing and font files the same calls give the same bytes.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageDraw
 
-from . import drawing
+SIZE = 56  # the side of an image in pixels: four patches of 14, merged two by two into 2 x 2 = 4 image tokens
+CELL = 14  # the side of a vision patch in pixels; each counted shape has a patch of its own
+COLOURS: dict[str, tuple[int, int, int]] = {
+    **{"red": (230, 25, 30), "green": (20, 160, 50), "blue": (30, 60, 230), "yellow": (250, 225, 20)},
+    **{"orange": (250, 130, 10), "purple": (135, 30, 160), "black": (10, 10, 10), "cyan": (40, 210, 230)},
+}
+SHAPES = ("square", "circle", "triangle")
+BACKGROUND = (255, 255, 255)
+AXIS = (150, 150, 150)
+
+# Digits of five columns by seven rows, drawn by hand, since Pillow's default font changes between releases.
+GLYPHS = (
+    (" ### ", "#   #", "#   #", "#   #", "#   #", "#   #", " ### "),
+    ("  #  ", " ##  ", "  #  ", "  #  ", "  #  ", "  #  ", " ### "),
+    (" ### ", "#   #", "    #", "  ## ", " #   ", "#    ", "#####"),
+    (" ### ", "#   #", "    #", "  ## ", "    #", "#   #", " ### "),
+    ("   # ", "  ## ", " # # ", "#  # ", "#####", "   # ", "   # "),
+    ("#####", "#    ", "#### ", "    #", "    #", "#   #", " ### "),
+    (" ### ", "#    ", "#    ", "#### ", "#   #", "#   #", " ### "),
+    ("#####", "    #", "   # ", "   # ", "  #  ", "  #  ", "  #  "),
+    (" ### ", "#   #", "#   #", " ### ", "#   #", "#   #", " ### "),
+    (" ### ", "#   #", "#   #", " ####", "    #", "    #", " ### "),
+)
+
+
+def blank() -> tuple[Image.Image, ImageDraw.ImageDraw]:
+    """Return a white RGB canvas of 56 x 56 pixels and its pen."""
+    image = Image.new("RGB", (SIZE, SIZE), BACKGROUND)
+    return image, ImageDraw.Draw(image)
+
+
+def shape(pen: ImageDraw.ImageDraw, kind: str, colour: str, left: int, top: int, side: int) -> None:
+    """Draw a filled shape of `side` pixels with the top left corner of its bounding box at (`left`, `top`)."""
+    right, bottom = left + side - 1, top + side - 1
+    ink = COLOURS[colour]
+    if kind == "square":
+        pen.rectangle((left, top, right, bottom), fill=ink)
+    elif kind == "circle":
+        pen.ellipse((left, top, right, bottom), fill=ink)
+    else:
+        pen.polygon([(left, bottom), (right, bottom), ((left + right) // 2, top)], fill=ink)
+
+
+def digit(pen: ImageDraw.ImageDraw, value: int, colour: str, left: int, top: int, scale: int) -> None:
+    """Draw the digit `value` (0 to 9) as a 5 x 7 bitmap, each dot `scale` pixels wide."""
+    for row, line in enumerate(GLYPHS[value]):
+        for column, dot in enumerate(line):
+            if dot == "#":
+                x, y = left + column * scale, top + row * scale
+                pen.rectangle((x, y, x + scale - 1, y + scale - 1), fill=COLOURS[colour])
+
 
 TASKS = ("count", "chart", "math", "colour")
 LEVELS = (1, 2, 3)
@@ -71,28 +121,28 @@ def _count(level: int, rng: np.random.Generator) -> tuple[str, str, Image.Image]
     colours = _some(rng, INKS, (1, 2, 4)[level - 1])
     target = _integer(rng, 1, 9 if level == 1 else 6)
     numbers = [target] + [_integer(rng, 1, 6 if level == 2 else 3) for _ in colours[1:]]
-    image, pen = drawing.blank()
+    image, pen = blank()
     cells = iter(rng.permutation(16))
     for colour, number in zip(colours, numbers, strict=True):
         for _ in range(number):
             row, column = divmod(int(next(cells)), 4)
             side = _integer(rng, 10, 11)
             # A margin of one pixel inside the patch keeps shapes from touching.
-            left, top = (drawing.CELL * at + _integer(rng, 1, 13 - side) for at in (column, row))
-            drawing.shape(pen, drawing.SHAPES[_integer(rng, 0, 2)], colour, left, top, side)
+            left, top = (CELL * at + _integer(rng, 1, 13 - side) for at in (column, row))
+            shape(pen, SHAPES[_integer(rng, 0, 2)], colour, left, top, side)
     question = COUNT_QUESTION if level == 1 else f"How many {colours[0]} shapes are there?"
     return question, str(target), image
 
 
 def _chart(level: int, rng: np.random.Generator) -> tuple[str, str, Image.Image]:
     values = [_integer(rng, 1, 9)] if level == 1 else _addends(rng, level, 1, 6)
-    image, pen = drawing.blank()
-    pen.line((1, BAR_FLOOR, 54, BAR_FLOOR), fill=drawing.AXIS)
+    image, pen = blank()
+    pen.line((1, BAR_FLOOR, 54, BAR_FLOOR), fill=AXIS)
     slots = sorted(int(slot) for slot in rng.permutation(3)[:level])
     for slot, value, colour in zip(slots, values, _some(rng, INKS, level), strict=True):
         width = _integer(rng, 11, 13)
         left, top = 2 + 18 * slot + _integer(rng, 0, 14 - width), BAR_FLOOR - BAR_UNIT * value
-        pen.rectangle((left, top, left + width - 1, BAR_FLOOR - 1), fill=drawing.COLOURS[colour])
+        pen.rectangle((left, top, left + width - 1, BAR_FLOOR - 1), fill=COLOURS[colour])
     return BAR_QUESTIONS[level - 1], str(sum(values)), image
 
 
@@ -101,33 +151,33 @@ def _math(level: int, rng: np.random.Generator) -> tuple[str, str, Image.Image]:
         values = [_integer(rng, 0, 9)]
     else:
         values = _addends(rng, 2, 0, 5) if level == 2 else [_integer(rng, 2, 7), _integer(rng, 2, 7)]
-    image, pen = drawing.blank()
+    image, pen = blank()
     for at, value in enumerate(values):
         # A digit is 20 x 28 pixels, in the middle of its half or of the canvas, up to JITTER.
         middle = 18 if level == 1 else 4 + 28 * at
         left, top = middle + _integer(rng, -JITTER, JITTER), 14 + _integer(rng, -JITTER, JITTER)
-        drawing.digit(pen, value, INKS[_integer(rng, 0, len(INKS) - 1)], left, top, 4)
+        digit(pen, value, INKS[_integer(rng, 0, len(INKS) - 1)], left, top, 4)
     answer = int(np.prod(values)) if level == 3 else sum(values)
     return DIGIT_QUESTIONS[level - 1], str(answer), image
 
 
 def _colour(level: int, rng: np.random.Generator) -> tuple[str, str, Image.Image]:
-    image, pen = drawing.blank()
-    kinds = [drawing.SHAPES[_integer(rng, 0, 2)] for _ in CORNERS]
+    image, pen = blank()
+    kinds = [SHAPES[_integer(rng, 0, 2)] for _ in CORNERS]
     if level == 1:
-        colour = _some(rng, tuple(drawing.COLOURS), 1)[0]
+        colour = _some(rng, tuple(COLOURS), 1)[0]
         side = _integer(rng, 22, 34)
         left, top = _integer(rng, 1, 55 - side), _integer(rng, 1, 55 - side)
-        drawing.shape(pen, kinds[0], colour, left, top, side)
+        shape(pen, kinds[0], colour, left, top, side)
         return COLOUR_QUESTION, colour, image
     # Level 2 asks for both halves. Level 3 asks for two of four corners with four colours.
     places = SIDES if level == 2 else CORNERS
-    colours = _some(rng, tuple(drawing.COLOURS), len(places))
+    colours = _some(rng, tuple(COLOURS), len(places))
     for place, (kind, colour) in enumerate(zip(kinds, colours, strict=False)):
         side = _integer(rng, 17, 24)
         left = 28 * (place % 2) + _integer(rng, 1, 27 - side)
         top = 28 * (place // 2) + _integer(rng, 1, 27 - side) + (14 if level == 2 else 0)
-        drawing.shape(pen, kind, colour, left, top, side)
+        shape(pen, kind, colour, left, top, side)
     first, second = (int(place) for place in rng.permutation(len(places))[:2])
     question = f"What colours are the {places[first]} shape and the {places[second]} shape?"
     return question, f"{colours[first]} {colours[second]}", image

@@ -1,10 +1,9 @@
 """The generation batch: generated and scored first, refilled if that is asked for, then prepared by TRL once.
 
-TRL 1.16 generates, passes over the completions and scores them in one method, `_generate_and_score_completions`. Here
-a batch is generated and scored before that method runs, whose calls of `_generate` and `_calculate_rewards` get these
-results. So each is called once, and the passes take the rows with a gradient alone. Images, masks, log-probabilities,
-advantages and logs are TRL's own. The calls of a training step, in order; a step inside a generation batch has the
-last two alone:
+TRL 1.16 generates, passes over the completions and scores them in `_generate_and_score_completions`. Here a batch is
+generated and scored before, and that method's calls of `_generate` and `_calculate_rewards` get these results. Images,
+masks, log-probabilities, advantages and logs are TRL's own. The calls of a training step; one inside a generation
+batch has the last two alone:
 
     _prepare_inputs                           chooses rows in place of tickets (`loader.rows_of_batch`)
       _generate_and_score_completions         -> `GenerationBatch.make`, here
@@ -20,7 +19,7 @@ DAPO's dynamic sampling (arXiv 2503.14476) makes a batch in rounds: further rows
 every group has a gradient. Each round is observed and counted, whether its groups are kept or dropped.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import itemgetter
@@ -35,13 +34,12 @@ from numpy.typing import NDArray
 from trl.data_utils import prepare_multimodal_messages
 
 from trl_vade.data.decoding import Rows
-from trl_vade.errors import ConfigurationError, LibraryError
+from trl_vade.errors import LibraryError
 from trl_vade.selection.outcomes import rows_with_gradient
-from trl_vade.selection.rollouts import first_of
 from trl_vade.version import TESTED_TRL
 
-from .batch_rows import Batch, ended
-from .images.processor import image_parts
+from .batch_rows import Batch, ended, first_of
+from .images.once import image_parts
 from .seams import owner_of
 from .thinning import Thinning
 from .variants import own_advantages, replace_advantages
@@ -89,14 +87,8 @@ class GenerationBatch:
         wanted = self._refills or self.thinning.mode != "none" or trainer.args.vade_advantage != "local"
         rows_change = trainer.tools or trainer.environment_factories is not None or trainer.rollout_func is not None
         owner = owner_of(type(trainer), "_generate_and_score_completions")
-        # A subclass may change the prompts, which refills would not have, or give a row a gradient that had none.
-        ours = owner.__module__.startswith("trl_vade.")
-        if self._refills and not ours:
-            raise ConfigurationError(
-                f"vade_dynamic_sampling=True with {owner.__name__}._generate_and_score_completions: the method would "
-                "not see the rows of refills. Set vade_dynamic_sampling=False."
-            )
-        self._scores_first = wanted and ours and not rows_change
+        # A subclass may give a row a gradient that had none.
+        self._scores_first = wanted and owner.__module__.startswith("trl_vade.") and not rows_change
 
     def make(self, rows: Rows, prepare: Callable[[Rows], Batch]) -> Batch:
         """Return the batch that `prepare`, TRL's `_generate_and_score_completions`, makes of `rows` and refills."""
@@ -117,7 +109,6 @@ class GenerationBatch:
         return self.thinning.placed(batch)
 
     def _round(self, rows: Rows, output: tuple[Any, ...]) -> Round:
-        """Score the `output` of `_generate` for `rows`."""
         trainer, selection, prompts = self._trainer, self._trainer.selection, prompts_of(rows)
         named = dict(zip(OUTPUT, output, strict=True))
         sample_index = selection and selection.in_flight.sample_index
@@ -158,10 +149,7 @@ class GenerationBatch:
         return [{"extra": values, "row": row} for values, row in zip(extra, made, strict=True)]
 
     def _filled(self, rows: Rows, first: Round) -> tuple[Rows, Round]:
-        """With refills, generate for further rows until K groups have a gradient, and return the batch of these.
-
-        TRL needs K groups. Groups without a gradient fill up a batch for which no rows or refills are left.
-        """
+        """With refills, generate until K groups have a gradient, or no rows or refills are left; return K groups."""
         if not self._refills:
             return rows, first
         trainer, selection, rounds = self._trainer, self._trainer.selection, [first]
@@ -171,10 +159,9 @@ class GenerationBatch:
             if more is None:
                 logger.warning_once(
                     "vade_dynamic_sampling: a generation batch has groups without a gradient after its last refill "
-                    f"({MAX_REFILLS} at most). There are no more in a reward outage, or if "
-                    "too few other rows are left. Training continues; these groups have an advantage of 0. If "
-                    "frac_reward_zero_std stays above 0, the rows are too easy or too hard for this policy, or "
-                    "num_generations is too small. This is said once."
+                    f"({MAX_REFILLS} at most). There are no more in a reward outage, or if too few other rows are "
+                    "left. Training continues; these groups have an advantage of 0. If frac_reward_zero_std stays "
+                    "above 0, the rows are too easy or too hard, or num_generations is too small. This is said once."
                 )
                 break
             rounds.append(self._round(more, trainer._generate(prompts_of(more))))
@@ -192,7 +179,9 @@ class GenerationBatch:
         trainer, selection, size = self._trainer, self._trainer.selection, self._trainer.num_generations
         moves = np.concatenate([each.moves for each in rounds])
         accepted = first_of(moves.any(axis=1), selection.num_groups)
-        mine = self._share_out(self._in_places(rounds, accepted))
+        found = sorted(gather_object([*self._in_places(rounds, accepted)]), key=itemgetter(0))  # of all processes
+        share = len(found) // trainer.accelerator.num_processes
+        mine = [values for _, values in found[trainer.accelerator.process_index * share :][:share]]
         with selection.feedback.timed("selection"):
             chosen = np.concatenate([each.sample_index for each in rounds])[accepted]
             rows = selection.loader.load_again(chosen, [each["row"] for each in mine])
@@ -207,7 +196,6 @@ class GenerationBatch:
         return rows, Round(output, rewards, moves[accepted], more=mine)
 
     def _in_places(self, rounds: list[Round], accepted: NDArray[np.int64]) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield this process's completions of the accepted groups, each with its place in the batch."""
         size, index = self._trainer.num_generations, self._trainer.accelerator.process_index
         place, groups_before = {group: number for number, group in enumerate(accepted.tolist())}, 0
         for each in rounds:
@@ -218,13 +206,6 @@ class GenerationBatch:
                     values = {name: each.output[name] and each.output[name][i] for name in OF_ROWS}
                     yield number * size + of_group, values | more
             groups_before += len(each.sample_index)
-
-    def _share_out(self, mine: Iterable[tuple[int, dict[str, Any]]]) -> list[dict[str, Any]]:
-        """Gather the completions of all processes, and return this process's share in the order of their places."""
-        accelerator = self._trainer.accelerator
-        found = [values for _, values in sorted(gather_object([*mine]), key=itemgetter(0))]
-        share = len(found) // accelerator.num_processes
-        return found[accelerator.process_index * share :][:share]
 
 
 @contextmanager

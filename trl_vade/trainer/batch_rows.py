@@ -1,15 +1,16 @@
-"""Rows of TRL's prepared batches (1.16): taken, joined, masked and cut to their longest.
+"""Rows of TRL's prepared batches (1.16): chosen to train on, ordered, taken, joined, masked and cut to their longest.
 
 A batch is a dictionary. Its tensors and lists have one entry a row once `split_pixel_values_by_grid` of TRL has split
 the images; a tensor without dimensions is of the whole batch.
 """
 
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Batch = dict[str, Any]
 
@@ -55,10 +56,7 @@ def with_gradient(loss: torch.Tensor, model: torch.nn.Module) -> torch.Tensor:
 
 
 def row_advantages(batch: Batch) -> NDArray[np.float64]:
-    """Return one advantage a row, (B,), 0 for a row without a token in the loss.
-
-    A row whose tokens have advantages of their own gets their mean.
-    """
+    """Return one advantage a row, (B,), the mean of its tokens' own, 0 without a token in the loss."""
     mask, values = loss_mask(batch).double(), batch["advantages"].double().nan_to_num(0.0)
     tokens = mask.sum(1)
     if values.dim() > 1:
@@ -119,12 +117,11 @@ def joined(parts: list[Batch], pad_token_id: int = 0) -> Batch:
 
 
 def images_to_move(batch: Batch, *, alone: bool) -> list[tuple[int, ...]]:
-    """Return the number of the first image of each completion, or (); nothing where completions must stay in place.
+    """Return the number of the first image of each completion, or (); nothing where completions must stay.
 
-    Args:
-        batch: split by completion, with numbers in place of pixels (see `images.store`). Without numbers all stay.
-        alone: whether this process trains alone. Several would wait for the gradients of a vision tower that a
-            micro-batch without images does not use, so completions without images stay where TRL put them.
+    The batch is split by completion, with numbers in place of pixels; without numbers all stay. If this process trains
+    `alone`, all may move. Several would wait for the gradients of a vision tower that a micro-batch without images
+    does not use, so completions without images stay.
     """
     pixels = batch.get("pixel_values")
     if pixels is None or not len(pixels) or torch.is_floating_point(pixels[0]):
@@ -136,9 +133,7 @@ def images_to_move(batch: Batch, *, alone: bool) -> list[tuple[int, ...]]:
 def cut_padding(batch: Batch, multiple: int = 1) -> Batch:
     """Return the batch without the columns that are padding in every row, or as it is where an entry may not fit then.
 
-    Args:
-        batch: prompts are padded on the left and completions on the right.
-        multiple: the widths stay multiples of it (`pad_to_multiple_of`).
+    Prompts are padded on the left and completions on the right. The widths stay multiples of `multiple`.
     """
     masks = batch["prompt_mask"].flip(1), batch["completion_mask"]
     end, size = widths = [mask.shape[1] for mask in masks]
@@ -166,3 +161,59 @@ def ended(trainer: Any, completion_ids: list[list[int]]) -> NDArray[np.bool_]:
     """Return which completions TRL 1.16 counts as ended, not truncated."""
     ends = {*trainer.eos_token_ids, trainer._tokenizer.pad_token_id}
     return np.array([ids[-1] in ends for ids in completion_ids], dtype=bool)
+
+
+SAME_VARIANCE = 1e-12
+
+
+def most_varied(advantages: ArrayLike, n: int) -> NDArray[np.int64]:
+    """Return the places, (n,) ascending, of the `n` of N `advantages` with the largest variance among such subsets.
+
+    Such a subset holds the lowest and the highest values (D3S, section 3.1; PODS, arXiv 2504.13818, theorem 1). Ties
+    are settled alike on all processes: equal values stay in their order, and of equally good subsets the one with the
+    fewest values from the low end is taken. `n` outside [0, N] and an infinite advantage or NaN are a `ValueError`.
+    """
+    values = np.asarray(advantages, dtype=np.float64)
+    if not 0 <= n <= len(values) or not np.isfinite(values).all():
+        raise ValueError(f"n={n} of {len(values)} advantages: n must be in [0, {len(values)}], the advantages finite.")
+    order = np.argsort(values, kind="stable")
+    ranked, low = values[order], np.arange(n + 1)
+    sums, squares = (np.concatenate([[0.0], np.cumsum(part)]) for part in (ranked, ranked**2))
+    first_high = len(values) - (n - low)  # with `low` low values, the high ones begin here
+    mean, mean_square = ((part[low] + part[-1] - part[first_high]) / max(n, 1) for part in (sums, squares))
+    variance = mean_square - mean**2
+    best = int(np.flatnonzero(variance >= variance.max() - SAME_VARIANCE)[0])
+    return np.sort(np.concatenate([order[:best], order[first_high[best] :]]))
+
+
+def in_parts(rows: float, parts: int) -> int:
+    """Return the number of rows nearest to `rows` that divides into `parts` equal parts of at least one row."""
+    return max(1, round(rows / parts)) * parts
+
+
+def scheduled(shares: tuple[float, float], progress: float) -> float:
+    """Return the share at a progress in [0, 1], between those of the first and the last step (D3S, 3.3)."""
+    return (1.0 - progress) * shares[0] + progress * shares[1]
+
+
+def first_of(live: NDArray[np.bool_], size: int) -> NDArray[np.int64]:
+    """Return the places of the first `size` live rows or groups, ascending; the first others fill them up."""
+    return np.sort(np.concatenate([np.flatnonzero(live), np.flatnonzero(~live)])[:size])
+
+
+def spread(values: NDArray[np.int64], more: int) -> NDArray[np.int64]:
+    """Return the places, (B + more,), of B values in ascending order, with `more` others evenly between them."""
+    turns = [(np.argsort(np.argsort(values)) + 0.5) / max(len(values), 1), (np.arange(more) + 0.5) / max(more, 1)]
+    return np.argsort(np.concatenate(turns), kind="stable")
+
+
+def side_by_side(pictures: Sequence[Hashable], window: int) -> list[int]:
+    """Return the places, (B,), of completions with those of one picture together in each window of so many."""
+    order = []
+    for start in range(0, len(pictures), window):
+        places = range(start, min(start + window, len(pictures)))
+        rank: dict[Hashable, int] = {}
+        for place in places:
+            rank.setdefault(pictures[place], len(rank))
+        order += sorted(places, key=lambda place: rank[pictures[place]])
+    return order

@@ -1,15 +1,24 @@
-"""Callbacks of the Trainer: one that is found again, one that may fail, the time of steps, and what was trained on."""
+"""Callbacks of the Trainer, and what is logged beside TRL's: metrics of the task, and each picture of a table once."""
 
 import functools
+import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
+import torch
+from accelerate import Accelerator
 from accelerate.logging import get_logger
-from transformers import TrainerCallback
+from accelerate.utils import gather, gather_object
+from transformers import EvalPrediction, TrainerCallback
 from transformers.trainer_callback import ExportableState
+from trl.trainer import grpo_trainer
 
 from trl_vade.errors import ConfigurationError
+from trl_vade.processes import on_main_process
+from trl_vade.rewards.functions import text_of
 
 logger = get_logger(__name__)
 
@@ -45,10 +54,7 @@ def harmless(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class StepTimer(TrainerCallback):
-    """Callback that adds the seconds of each optimiser step, first micro-batch to update, to those of the selection.
-
-    All of these go into the metrics as `vade/<phase>_seconds_total`, of which a log takes the last.
-    """
+    """Callback that adds the seconds of each optimiser step to those of the selection, and logs all totals."""
 
     def __init__(self, selection: Callable[[], Any], metrics: dict[str, list[float]]):
         self._selection, self._metrics = selection, metrics  # a function, because a run may have another, or None
@@ -98,3 +104,130 @@ class TrainedCounts(TrainerCallback, ExportableState):
                 "VADEGRPOTrainer._compute_loss. A subclass or a patch of the trainer computes its own. Let its "
                 "_compute_loss call super(), or set vade_down_sampling='none'."
             )
+
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class LastCheckpoint(TrainerCallback):
+    """Callback that saves a checkpoint and stops at the end of the step after SIGTERM (preemption) or Ctrl-C.
+
+    The signal then has its usual effect. A second Ctrl-C interrupts at once. A signal that this process ignores, as
+    background jobs of a script do with Ctrl-C, stays so. With `enable_jit_checkpoint` of transformers it does nothing.
+    """
+
+    def __init__(self, accelerator: Accelerator):
+        self._accelerator = accelerator
+        self._received: int | None = None
+
+    @contextmanager
+    def watching(self, args: Any) -> Iterator[None]:
+        """Catch the signals within the block, and raise the one that arrived after it: not after an error."""
+        self._received = None
+        in_main_thread = threading.current_thread() is threading.main_thread()  # Python allows handlers there alone
+        if not in_main_thread or args.save_strategy == "no" or args.enable_jit_checkpoint:
+            yield
+            return
+        caught = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+        before = {number: signal.signal(number, self._note) for number in caught}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        if self._received is not None:
+            signal.raise_signal(self._received)  # after an error it would hide that
+
+    def _note(self, number: int, frame: Any) -> None:
+        if self._received == signal.SIGINT == number:
+            raise KeyboardInterrupt
+        self._received = number
+        logger.warning(
+            f"{signal.Signals(number).name} received. Training stops after this optimiser step, with a last "
+            "checkpoint, and the process when its uploads are done. A second Ctrl-C does not wait."
+        )
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Ask for a save and a stop on all processes if any has a signal; it may reach one a step before another."""
+        asked = self._received is not None
+        if self._accelerator.num_processes > 1:
+            asked = bool(gather(torch.tensor([asked], device=self._accelerator.device)).any())
+        if asked:
+            control.should_save = control.should_training_stop = True
+
+
+Compute = Callable[[EvalPrediction], dict[str, float]]
+
+
+class TaskMetrics:
+    """The completions and rewards of an evaluation, and the metrics that `compute` makes of them.
+
+    It is a function of the user: a reward at 1 may hide that accuracy falls. TRL 1.16 has no `compute_metrics` for
+    GRPO. This one has the shape of huggingface/trl#7144, so that it can go when that is in a release.
+    """
+
+    def __init__(self, compute: Compute | None) -> None:
+        self.compute, self._texts, self._rewards = compute, [], []
+
+    def note(self, completions: list[Any], rewards: torch.Tensor) -> None:
+        """Take the completions of this process and the rewards of all, (N, F). All processes must take part."""
+        if self.compute is not None:
+            self._texts += gather_object([text_of(completion) for completion in completions])
+            self._rewards.append(rewards.cpu())
+
+    def add_to(self, metrics: dict[str, list[float]]) -> None:
+        """Add the metrics of the completions since the last call to those of the evaluation, without `eval_`."""
+        if not self._texts:
+            return
+        given = EvalPrediction(predictions=self._texts, label_ids=torch.cat(self._rewards))
+        self._texts, self._rewards = [], []
+        for name, value in on_main_process(lambda: self.compute(given)).items():
+            metrics[name.removeprefix("eval_")].append(float(value))
+
+
+OF_RATIOS = ("cispo_clip_ratio", "clip_ratio/low_mean", "clip_ratio/high_mean", "clip_ratio/region_mean")
+OF_EXTREMES, OF_PHI = ("clip_ratio/low_min", "clip_ratio/high_max"), "vespo/phi_seq_mean"
+OF_TRAINED_ROWS = ("entropy", "kl", *OF_RATIOS, *OF_EXTREMES, OF_PHI)  # TRL's (1.16) of a micro-batch
+
+
+def of_trained_rows(
+    metrics: Any, names: list[str], in_rows: bool, *, rows: int, tokens: int, trained: int, averaged: int
+) -> None:
+    """Correct the metrics that the loss of a micro-batch has just added to those of its trained rows alone.
+
+    Without a trained row they are removed. TRL 1.16 adds 0 then, which looks like a collapse of the entropy.
+    """
+    for name in names:
+        value = metrics[name].pop()
+        if name == OF_PHI:  # 1 for a row that is not trained on
+            value = (value * rows - (rows - trained)) / max(trained, 1)
+        elif name not in OF_EXTREMES:  # 0 for such a row
+            value *= rows / max(trained, 1) if name in OF_RATIOS and in_rows else averaged / max(tokens, 1)
+        if tokens:
+            metrics[name].append(value)
+        elif not metrics[name]:
+            del metrics[name]  # TRL would log None
+
+
+@contextmanager
+def pictures_once() -> Iterator[None]:
+    """Make trackio write a picture once in the block, however many completions of a table have it.
+
+    TRL 1.16 makes an `Image` of a picture for each completion (`GRPOTrainer.log`), and each becomes a file.
+    """
+    backend = getattr(grpo_trainer, "trackio", None)
+    if backend is None:
+        yield
+        return
+    kind, made = backend.Image, {}  # TRL's table keeps the pictures, so that no other gets an identity of these
+
+    def make(picture: Any) -> Any:
+        if id(picture) not in made:
+            made[id(picture)] = kind(picture)
+        return made[id(picture)]
+
+    backend.Image = make
+    try:
+        yield
+    finally:
+        backend.Image = kind

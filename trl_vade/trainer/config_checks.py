@@ -9,18 +9,14 @@ from typing import Any
 
 from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.samplers.own import check_sampler
-from trl_vade.settings import check_settings
+from trl_vade.settings import as_pair, check_settings
 
-from .down_sampling import down_sampling, reason_against_lossless, refuse_lossless
 from .presets import POSTERIOR_INITS, column_of, is_adaptive, is_own, setting
+from .seams import lacking
 
 
 def validate(args: Any, config: type) -> None:
-    """Check the settings of `args` by the fields of `config`, and then together with those of TRL.
-
-    Raises:
-        ConfigurationError: A setting cannot work. The message names the value, the rule and what to set.
-    """
+    """Check the settings of `args` by the fields of `config`, and with those of TRL, or raise `ConfigurationError`."""
     check_own_settings(args, config)
     if getattr(args, "hub_token", None) is not None:
         raise ConfigurationError(
@@ -30,8 +26,7 @@ def validate(args: Any, config: type) -> None:
     if args.use_vllm and args.vllm_mode == "colocate" and "seed" in (args.generation_kwargs or {}):
         raise ConfigurationError(
             f"generation_kwargs has seed={abbreviated(args.generation_kwargs['seed'])} with vllm_mode='colocate': a "
-            "prompt that comes again would get the same answers, however the policy changed. Remove it; `seed` seeds "
-            "the run."
+            "prompt that comes again would get the same answers. Remove it; `seed` seeds the run."
         )
     refuse_lossless(args, reason_against_lossless(args))
     if args.vade_variants is not None:
@@ -43,7 +38,10 @@ def validate(args: Any, config: type) -> None:
 def check_own_settings(args: Any, config: type) -> None:
     """Check the settings of VADE, which need no others. `vade_success_threshold` may come as a text."""
     if isinstance(args.vade_success_threshold, str):
-        args.vade_success_threshold = _threshold_of(args.vade_success_threshold)
+        word = args.vade_success_threshold.lower()
+        args.vade_success_threshold = None if word in ("none", "null") else word
+        with suppress(ValueError):
+            args.vade_success_threshold = float(word)
     check_settings(args, config)
     check_sampler(args.vade_sampler)
     init = setting(args, "posterior_init")
@@ -64,14 +62,6 @@ def check_own_settings(args: Any, config: type) -> None:
             )
 
 
-def _threshold_of(text: str) -> float | str | None:
-    """Return the threshold that a flag or a recipe gives as a text."""
-    word = text.lower()
-    with suppress(ValueError):
-        return float(word)
-    return None if word in ("none", "null") else word
-
-
 def _check_variants(args: Any) -> None:
     pairs = f"vade_variants={args.vade_variants!r} and vade_variant_groups={args.vade_variant_groups}"
     groups, together = args.generation_batch_size // args.num_generations, 1 + args.vade_variant_groups
@@ -79,8 +69,7 @@ def _check_variants(args: Any) -> None:
         if (args.vade_variant_match, args.vade_advantage) != ("posterior", "local"):
             raise ConfigurationError(
                 f"{pairs} with vade_variant_match={args.vade_variant_match!r} and vade_advantage="
-                f"{args.vade_advantage!r}: each row is chosen by itself, so that no group has variants beside it. Set "
-                "vade_variant_groups=1, or leave both out."
+                f"{args.vade_advantage!r}: no group has variants beside it. Set vade_variant_groups=1, or neither."
             )
         return
     if groups % together:
@@ -126,6 +115,64 @@ def _check_replay(args: Any) -> None:
         raise ConfigurationError(
             f"vade_replay={args.vade_replay} with gradient_accumulation_steps={args.gradient_accumulation_steps} and "
             f"steps_per_generation={args.steps_per_generation}: an optimiser step takes several generation batches, "
-            "and a group would be in it twice. Set steps_per_generation to gradient_accumulation_steps, or "
-            "vade_replay=0."
+            "and may have a group twice. Set steps_per_generation to gradient_accumulation_steps, or vade_replay=0."
+        )
+
+
+SCHEDULES = {"vade_keep_rollouts": (0.25, 1.0), "vade_keep_tokens": (0.2, 1.0)}
+"""By setting, the shares at the first and the last step where it is None. D3S names no numbers."""
+
+
+def down_sampling(args: Any) -> str:
+    """Return `vade_down_sampling`. None means "lossless" if that is exact and the sampler adaptive, else "none"."""
+    off = reason_against_lossless(args) or lacking("vade_down_sampling") or not is_adaptive(args)
+    automatic = "none" if off else "lossless"
+    return str(args.vade_down_sampling or automatic)
+
+
+def schedule(args: Any, name: str) -> tuple[float, float]:
+    """Return the shares at the first and at the last step that the setting `name` asks for."""
+    value = getattr(args, name)
+    return SCHEDULES[name] if value is None else as_pair(value)
+
+
+def reason_against_lossless(args: Any) -> str | None:
+    """Return why rows without an advantage change the weights under these settings of TRL 1.16, or None."""
+    if args.beta != 0:
+        return f"beta={args.beta}: rows without an advantage have a KL term"
+    if reason := _of_micro_batch(args):
+        return reason
+    if args.gradient_accumulation_steps % args.steps_per_generation:
+        return (
+            f"steps_per_generation={args.steps_per_generation} does not divide gradient_accumulation_steps="
+            f"{args.gradient_accumulation_steps}, so rows would fall into other optimiser steps"
+        )
+    return None
+
+
+def _of_micro_batch(args: Any) -> str | None:
+    """Return what depends on all rows of a micro-batch, or None."""
+    if args.entropy_coef != 0 or args.use_adaptive_entropy:
+        return "the entropy bonus (entropy_coef, use_adaptive_entropy) acts on rows without an advantage"
+    if args.top_entropy_quantile < 1:
+        return f"top_entropy_quantile={args.top_entropy_quantile} is a quantile of the tokens of all rows"
+    if args.loss_type == "bnpo":
+        return "loss_type='bnpo' divides by the tokens of all rows of a micro-batch"
+    return None
+
+
+def order_is_free(args: Any) -> bool:
+    """Return whether neither who shares a micro-batch in TRL 1.16, nor what a step takes, changes the update."""
+    per_step, per_batch = args.gradient_accumulation_steps, args.steps_per_generation
+    whole = per_step % per_batch == 0 or per_batch % per_step == 0  # else a step takes parts of generation batches
+    # D3S chooses tokens within each micro-batch.
+    return whole and not _of_micro_batch(args) and args.vade_down_sampling != "d3s"
+
+
+def refuse_lossless(args: Any, reason: str | None) -> None:
+    """Raise `ConfigurationError` if "lossless" was asked for and there is a `reason` against it."""
+    if reason and args.vade_down_sampling == "lossless":
+        raise ConfigurationError(
+            f"vade_down_sampling='lossless', but {reason}. Training without these rows would give other weights. Set "
+            "vade_down_sampling='live' to leave them out nevertheless, or 'none' to train on every row."
         )

@@ -131,28 +131,22 @@ class VADEGRPOConfig(GRPOConfig):
     vade_variants: str | None = None
     vade_variant_groups: Annotated[int, {"range": "[0, 100]", "needs": "vade_variants"}] = 1
     vade_variant_match: Annotated[Literal["posterior", "difficulty"], {"needs": "vade_variants"}] = "posterior"
-    vade_advantage: Annotated[
-        Literal["local", "global", "local+global", "diva"],
-        {"needs": "vade_variants"},
-    ] = "local"
+    vade_advantage: Annotated[Literal["local", "global", "local+global", "diva"], {"needs": "vade_variants"}] = "local"
     vade_posterior_init: Annotated[str | None, {"of": "posterior"}] = None
     vade_warm_start_discount: Annotated[float, {"range": "(0, 1]", "of": "posterior"}] = 0.2
     vade_dynamic_sampling: bool = False
     vade_down_sampling: Literal["none", "lossless", "live", "rows", "d3s"] | None = None
     vade_replay: Annotated[int, {"range": "[0, 1000]"}] = 0
     vade_keep_rollouts: Annotated[
-        list[float] | None,
-        {"range": "(0, 1]", "needs": "vade_down_sampling", "values": ("rows", "d3s")},
+        list[float] | None, {"range": "(0, 1]", "needs": "vade_down_sampling", "values": ("rows", "d3s")}
     ] = None
     vade_keep_tokens: Annotated[
-        list[float] | None,
-        {"range": "(0, 1]", "needs": "vade_down_sampling", "values": ("d3s",)},
+        list[float] | None, {"range": "(0, 1]", "needs": "vade_down_sampling", "values": ("d3s",)}
     ] = None
     vade_images_once: Annotated[bool, {"card": False}] = True
     vade_success_reward: Annotated[str | None, {"card": False}] = None
     vade_success_threshold: Annotated[
-        float | str | None,
-        {"range": "[-3.4e38, 3.4e38]", "words": ("auto", "spread"), "card": False},
+        float | str | None, {"range": "[-3.4e38, 3.4e38]", "words": ("auto", "spread"), "card": False}
     ] = "auto"
     vade_max_prompt_length: Annotated[int | None, {"range": "[1, 1e9]"}] = None
     vade_posterior_hub_id: Annotated[str | None, {"card": False}] = None
@@ -171,10 +165,7 @@ class VADEGRPOConfig(GRPOConfig):
 def with_vade_defaults(args: GRPOConfig) -> GRPOConfig:
     """Set the VADE fields that `args` lacks to their defaults, check all settings again, and return `args`.
 
-    A plain `GRPOConfig` is changed in place and keeps its class, as in TRL: later changes by the caller count.
-
-    Raises:
-        ConfigurationError: A setting cannot work.
+    A plain `GRPOConfig` is changed in place and keeps its class, as in TRL. A wrong one is a `ConfigurationError`.
     """
     for name, default in VADE_DEFAULTS.items():
         setattr(args, name, getattr(args, name, default))
@@ -184,10 +175,7 @@ def with_vade_defaults(args: GRPOConfig) -> GRPOConfig:
 
 
 def settings_in_use(args: GRPOConfig) -> dict[str, Any]:
-    """Return the settings that describe the run on its card, without `vade_`, and the rules of its preset.
-
-    They have the values of the preset, and are None where the run does not read them.
-    """
+    """Return the settings, or rules of the preset, that the run reads, without `vade_`, and None for others."""
     chooses = setting(args, "sampler") in ("thompson", "greedy")
     found = {
         each.name.removeprefix("vade_"): has_what_it_needs(args, each) and (chooses or "of" not in each.rule)

@@ -1,7 +1,4 @@
-"""`VADEGRPOTrainer`: GRPO that chooses its prompts. Each override is short and calls the parent's method.
-
-They stand in the order of a training run: its start, the rows, a generation batch, the loss, the checkpoints, the Hub.
-"""
+"""`VADEGRPOTrainer`: its overrides are short, call the parent's method, and stand in the order of a training run."""
 
 import inspect
 import textwrap
@@ -11,8 +8,7 @@ from typing import Any
 from accelerate.logging import get_logger
 from trl import GRPOTrainer
 
-from trl_vade.data.decoding import naming_row
-from trl_vade.data.own_values import own_rows
+from trl_vade.data.decoding import naming_row, own_rows
 from trl_vade.hub.posteriors.table import named_dataset
 from trl_vade.hub.publication import Publication
 from trl_vade.processes import refuse_differing_weights
@@ -21,8 +17,7 @@ from trl_vade.selection.on_time import OnTimeSelection
 
 from .batch import GenerationBatch
 from .batch_rows import with_gradient, with_pixels_counted
-from .callbacks import StepTimer, callback_of
-from .checkpoint.preemption import LastCheckpoint
+from .callbacks import LastCheckpoint, StepTimer, TaskMetrics, callback_of, pictures_once
 from .checkpoint.resuming import (
     checkpoint_being_saved,
     index_weights,
@@ -32,16 +27,14 @@ from .checkpoint.resuming import (
     say_what_lacks,
 )
 from .console import install_console
+from .generation.colocated import engine_with_trainers_processor
 from .generation.corrections import correct_generation, without_missing_images
-from .generation.engine_processor import engine_with_trainers_processor
 from .images.once import ImagesOnce
 from .initial_posterior import may_resume, read_warm_start
 from .loader import draws_apart, numbers_of, of_tickets, rows_of_batch
-from .logs import TaskMetrics, pictures_once
 from .preflight import look_over
 from .presets import is_adaptive
-from .publishing import PRIVATE, push_checkpoint, push_now, write_model_card
-from .report import VADEReportCallback
+from .report import PRIVATE, VADEReportCallback, push_checkpoint, push_now, write_model_card
 from .run_start import OF_A_RUN, set_choice, start_run, whole_run
 from .seams import arguments_of, with_signatures
 from .thinning import PLACE, ROW_SHARE
@@ -93,8 +86,6 @@ class VADEGRPOTrainer(GRPOTrainer):
     _images = ImagesOnce()
     _line: tuple[str, tuple[tuple[str, int], ...]]  # its id and the line of its checkpoint, see `write_marker`
     _weights_left_out = False  # whether a checkpoint had weights that transformers passed over
-
-    # ---------------------------------------------------------------------------------------------------- the start
 
     def __init__(self, *positional: Any, **named: Any):
         signature = inspect.signature(GRPOTrainer.__init__)
@@ -149,8 +140,6 @@ class VADEGRPOTrainer(GRPOTrainer):
         if self.selection is not None and self.args.dataloader_persistent_workers:  # these draw a seed once
             draws_apart(self.callback_handler.train_dataloader, self.args.seed)
 
-    # ----------------------------------------------------------------------------------------------------- the rows
-
     def get_train_dataloader(self):
         """Return TRL's data loader over tickets: same length and repeats, and no row is chosen or decoded ahead."""
         if self.selection is None:
@@ -169,8 +158,6 @@ class VADEGRPOTrainer(GRPOTrainer):
                 self._buffered_inputs = self._batch.thinning.thin(self._buffered_inputs, last)
                 inputs = self._buffered_inputs[self._step % self.args.steps_per_generation]
             return inputs
-
-    # ------------------------------------------------------------------------------------------- a generation batch
 
     def _generate_and_score_completions(self, inputs, *more, **named):
         """Generate and score first, and refill; then let TRL prepare the batch. Process each of its images once."""
@@ -222,8 +209,6 @@ class VADEGRPOTrainer(GRPOTrainer):
                 return forward(*positional, **with_pixels_counted(named))
             return self._batch.thinning.logps(forward, *positional, **named)
 
-    # ----------------------------------------------------------------------------------------------------- the loss
-
     def _compute_loss(self, model, inputs, *more, **named):
         """Count the rows and tokens trained on. Weigh a mean over the kept rows like one over all rows."""
         if self._batch is None or not self.model.training:
@@ -238,8 +223,6 @@ class VADEGRPOTrainer(GRPOTrainer):
             self._task_metrics.add_to(self._metrics["eval"])
         with pictures_once():
             super().log(logs, start_time, *more, **named)
-
-    # ---------------------------------------------------------------------------------------------- the checkpoints
 
     def _save_checkpoint(self, model, trial, *more, **named):
         with checkpoint_being_saved(self, trial) as folder:
@@ -284,8 +267,6 @@ class VADEGRPOTrainer(GRPOTrainer):
         if checkpoint is not None:
             load_states(self, checkpoint)
 
-    # ------------------------------------------------------------------------------------------------------ the Hub
-
     def init_hf_repo(self, token=None, private=None):
         """Create the repository and its branch, unless offline. All processes must call it: they get name or error."""
         self.publication.open(token, private)
@@ -305,7 +286,10 @@ class VADEGRPOTrainer(GRPOTrainer):
         finally:  # a model whose repository cannot be made is on the disk
             self.save_model(_internal_call=True)
         pushed = push_now(self, commit_message, {"revision": revision, "token": token}, card)
-        return self.publication.wait_for(pushed, in_train=self.is_in_train) if blocking else pushed
+        if not blocking:
+            return pushed
+        self.publication.wait() if self.is_in_train else self.publication.finish()
+        return pushed.result() if pushed and pushed.exception() is None else None
 
     def create_model_card(self, model_name=None, dataset_name=None, tags=None):
         """Write TRL's model card with VADE's sections into the output directory, on the main process."""

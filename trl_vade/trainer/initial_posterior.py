@@ -1,9 +1,9 @@
-"""The posterior before the first update: rollouts of every row, or the counts of another run.
+"""The posterior before the first update: rollouts of every row (arXiv 2511.18902, Algorithm 1, lines 1-4), or counts.
 
-Source: arXiv 2511.18902, Algorithm 1, lines 1-4, for `vade_posterior_init="rollout"`.
+In a warm start a shared row starts with `vade_warm_start_discount` of the counts of another run, and need not rest.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,14 @@ from accelerate.logging import get_logger
 from tqdm import tqdm
 from trl import GRPOConfig
 
-from trl_vade.data.pass_rates import pass_rates
+from trl_vade.checks import FloatArray, IntArray
+from trl_vade.data.columns import pass_rates
+from trl_vade.data.row_keys import find_rows
+from trl_vade.errors import SnapshotMismatchError, abbreviated
 from trl_vade.hub.uploading import is_hub_id
 from trl_vade.processes import on_main_process
 from trl_vade.selection.outcomes import GroupOutcomes
-from trl_vade.selection.warm_start import evidence, what_to_say
+from trl_vade.selection.success import AUTO, SPREAD
 
 from .presets import COLUMN, column_of, setting, warm_start_source
 
@@ -32,13 +35,9 @@ two. A posterior of other rows says nothing, and a slip in its name must not pas
 
 
 def read_warm_start(args: GRPOConfig) -> Any:
-    """Read the posterior that `vade_posterior_init` names, or None. All processes must take part.
+    """Read the posterior that `vade_posterior_init` names, or None; without a sound one all raise `SnapshotError`.
 
     The main process reads and broadcasts, because a branch on the Hub may move between two reads.
-
-    Raises:
-        SnapshotError: on all processes: the source has no posterior, or it is damaged.
-        HubError: on all processes: the Hub refused, or could not be reached.
     """
     from trl_vade.hub.posteriors.repository import load_posterior  # the Hub's client
 
@@ -53,25 +52,18 @@ def may_resume(args: GRPOConfig) -> bool:
 
 
 def initial_posterior_facts(args: GRPOConfig) -> dict[str, Any]:
-    """Return the initial posterior and its discount as JSON values. The discount is None without a warm start.
-
-    These facts are published, so the name of a local folder is left out.
-    """
+    """Return the initial posterior and its discount as JSON values to publish, without the name of a folder."""
     source = warm_start_source(args)
     if source is None:
         return {"posterior_init": setting(args, "posterior_init"), "warm_start_discount": None}
     public = column_of(args) or (is_hub_id(source.partition("@")[0]) and not Path(source).exists())
-    return {
-        "posterior_init": source if public else LOCAL,
-        "warm_start_discount": setting(args, "warm_start_discount"),
-    }
+    return {"posterior_init": source if public else LOCAL, "warm_start_discount": setting(args, "warm_start_discount")}
 
 
 def initialise_posterior(trainer: Any) -> None:
     """Fill the posterior of `trainer` as `vade_posterior_init` says. Updates no weights and logs no metrics.
 
-    Raises:
-        SnapshotMismatchError: too few rows of the other run are among those of this one.
+    Too few rows in common with the other run are a `SnapshotMismatchError`.
     """
     args, selection, source = trainer.args, trainer.selection, warm_start_source(trainer.args)
     if source is None:
@@ -105,8 +97,7 @@ def _believe_column(trainer: Any, column: str) -> None:
     feedback.warm_start(outcomes, f"{COLUMN}{column}")
     logger.warning(
         f"Warm start from the column {column!r}: {len(rows)} of {len(rates)} rows start from its pass rates, with the "
-        f"weight of {weight:g} answers ({COLUMN_COUNTS} x vade_warm_start_discount); their mean is {p.mean():.3f}. "
-        "The others start from the prior."
+        f"weight of {weight:g} answers ({COLUMN_COUNTS} x vade_warm_start_discount); their mean is {p.mean():.3f}."
     )
 
 
@@ -134,3 +125,55 @@ def generating(trainer: Any) -> Iterator[None]:
             yield
     finally:
         trainer.log_multimodal = trainer.args.log_multimodal
+
+
+def evidence(
+    keys: IntArray, saved: tuple[IntArray, FloatArray, FloatArray], source: str, *, discount: float, min_match: float
+) -> GroupOutcomes:
+    """Join another run's V rows, the keys, alpha and beta in `saved`, with the N rows here by their keys.
+
+    The outcomes are discounted, without gradients. Fewer shared rows than `min_match` of min(V, N), or none, are a
+    `SnapshotMismatchError` about `source`.
+    """
+    saved_key, alpha, beta = saved
+    found, rows = find_rows(saved_key, keys)
+    matched = int(found.sum())
+    if matched < min_match * min(len(rows), len(keys)) or (min_match > 0 and not matched):
+        raise SnapshotMismatchError(
+            f"vade_posterior_init={abbreviated(source)} shares {matched} of its {len(rows)} rows with the {len(keys)} "
+            f"rows of this training set; at least {min_match:.0%} of the smaller number must be shared. Rows match by "
+            "`id` where each row has another, else by prompt and images. remove_unused_columns=True hides ids. For "
+            "another data set, set vade_posterior_init='prior'."
+        )
+    successes, failures, none = discount * alpha[found], discount * beta[found], np.zeros(matched, dtype=np.bool_)
+    return GroupOutcomes(rows[found], successes, successes + failures, none)
+
+
+def what_to_say(
+    source: str, facts: Mapping[str, Any], here: Mapping[str, Any], rows: tuple[int, int, int], discount: float
+) -> list[str]:
+    """Return a line with the source and the number of shared rows, and one if success was another there.
+
+    `facts` are of the other run. `here` are `num_generations`, `success_threshold` and `success_reward`, None if
+    unknown, of this one. `rows` are the numbers of rows there, here, and in both.
+    """
+    theirs, num_rows, shared = rows
+    ours = dict(here)
+    why = "Rows match by `id`; without one by prompt and images, or by all columns where rows share these. "
+    shown = ("global_step", "base_model", "success_reward", "num_generations")
+    lines = [
+        f"Warm start from {source} ({abbreviated({name: facts[name] for name in shown if name in facts})}): "
+        f"{shared} of its {theirs} rows are in this training set and start with "
+        f"{100 * discount:g} % of their counts; {theirs - shared} are not. {why * (theirs > shared)}"
+        f"{num_rows - shared} of the {num_rows} rows here start from the prior."
+    ]
+    ours["success_reward"] = ours["success_reward"] or facts.get("success_reward")
+    if ours["success_threshold"] == AUTO and facts.get("success_threshold") != SPREAD:
+        del ours["success_threshold"]  # it will be learned from the rewards
+    if there := {name: facts[name] for name in ours if facts.get(name, ours[name]) != ours[name]}:
+        lines.append(
+            f"{source} was learned with {abbreviated(there)}, but this run has "
+            f"{ {name: ours[name] for name in there} }, so its pass rates mean something else. They are used all the "
+            "same; a smaller vade_warm_start_discount gives them less weight."
+        )
+    return lines

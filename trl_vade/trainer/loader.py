@@ -1,8 +1,4 @@
-"""The data loader of tickets, and the decoding of the next generation batch while the present one trains.
-
-The next choice depends only on the sampler. It is known as soon as the present batch is observed; with dynamic
-sampling, as soon as the last refill is scored.
-"""
+"""The data loader of tickets, and the decoding of the next generation batch while the present one trains."""
 
 import copy
 from collections.abc import Iterator
@@ -24,9 +20,8 @@ WITHOUT_WORKERS = {
 def of_tickets(trainer: Any) -> Iterator[None]:
     """Replace the trainer's rows by their numbers within the block, so that its loader carries tickets.
 
-    It may then read ahead, skip batches on resume and start epochs at no cost, and chooses nothing. TRL and the
-    Trainer keep their own arithmetic of lengths and steps. No ticket is ever used. Numbers need no workers: a signal
-    to all processes of a job, as from Slurm, would end them, and with them the run before its last checkpoint.
+    It may then read ahead, skip and start epochs at no cost, with TRL's arithmetic of steps. No ticket is ever used.
+    Numbers need no workers: a signal to all processes of a job, as from Slurm, would end them before the last save.
     """
     rows, args = trainer.train_dataset, trainer.args
     trainer.train_dataset, trainer.args = range(len(rows)), copy.copy(args)
@@ -52,8 +47,7 @@ def generate_every(trainer: Any) -> int:
 def rows_of_batch(trainer: Any, tickets: Any) -> Iterator[Any]:
     """Choose rows for the block in place of `tickets` if TRL generates in it, and start decoding those after them.
 
-    The initial posterior is filled before the first choice. The images of a batch stay out of the table of completions
-    if some process has none. Outside of training, and without a selection, the tickets are TRL's rows.
+    The initial posterior is filled before. Outside of training, and without a selection, the tickets are TRL's rows.
     """
     selection, args = trainer.selection, trainer.args
     if selection is None or not trainer.model.training or not generation_is_due(trainer):

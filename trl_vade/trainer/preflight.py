@@ -9,44 +9,33 @@ from datasets import ClassLabel, Dataset, Value
 from trl import GRPOConfig
 from trl.trainer.utils import get_config_model_id
 
-from trl_vade.data.columns import refuse_columns
-from trl_vade.data.pass_rates import pass_rates
+from trl_vade.data.columns import pass_rates, refuse_columns
+from trl_vade.data.prompt_lengths import drop_overlong
 from trl_vade.errors import ConfigurationError, abbreviated
 from trl_vade.rewards.functions import refuse_rows
 from trl_vade.samplers.own import find_sampler
 from trl_vade.selection.success import success_name
 
 from .grpo_config import VADE_DEFAULTS, VADEGRPOConfig, with_vade_defaults
-from .overlong import drop_overlong
 from .presets import column_of, is_adaptive, is_own, setting
 from .seams import check_seams, owner_of
 from .variants import lay_out_variants, variant_rows
 
 logger = get_logger(__name__)
 
-READ_BEFORE = ("vade_max_prompt_length", "vade_variants")
-"""Settings for which every row is read before training."""
+READ_BEFORE = ("vade_max_prompt_length", "vade_variants")  # settings for which every row is read before training
 SETTLED = "_vade_sampler_settled"  # marks settings whose sampler is not the user's choice
 PASSED = ("prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric")
 """What TRL 1.16 passes to a reward function beside the columns."""
-LIBRARIES = ("transformers", "trl", "trl_vade")
-"""Packages whose trainers load the rows as VADE expects it."""
+LIBRARIES = ("transformers", "trl", "trl_vade")  # whose trainers load the rows as VADE expects it
 
 
 def look_over(arguments: dict[str, Any], trainer_class: type) -> bool:
-    """Refuse arguments that cannot work, and fill in `args`. All processes must take part.
+    """Refuse arguments that cannot work, and return whether VADE chooses the rows. All processes must take part.
 
-    Args:
-        arguments: the trainer's arguments, changed in place: `args`, with `vade_variants` and `vade_max_prompt_length`
-            the data sets, and with the latter the processing class.
-        trainer_class: the class of the trainer, which may be a user's subclass.
-
-    Returns:
-        Whether VADE chooses the rows.
-
-    Raises:
-        LibraryError: the installed TRL or transformers lacks something that is needed.
-        ConfigurationError: settings or data cannot work.
+    The trainer's `arguments` are changed in place: `args`, with `vade_variants` and `vade_max_prompt_length` the data
+    sets, and with the latter the processing class. Libraries that lack something are a `LibraryError`, and settings or
+    data that cannot work a `ConfigurationError`.
     """
     arguments["args"] = args = resolve_args(arguments.get("args"), arguments["model"])
     check_seams(args, logger.warning)
@@ -57,7 +46,8 @@ def look_over(arguments: dict[str, Any], trainer_class: type) -> bool:
     if owner_of(trainer_class, "_calculate_rewards").__module__.partition(".")[0] in LIBRARIES:
         _refuse_reward_functions(args, arguments)
     chooses = settle_choice(args, arguments.get("train_dataset"), trainer_class)
-    _refuse_refills(args, arguments)
+    if args.vade_dynamic_sampling:
+        _refuse_refills(arguments, owner_of(trainer_class, "_generate_and_score_completions"))
     return chooses
 
 
@@ -72,11 +62,7 @@ def resolve_args(args: GRPOConfig | None, model: Any) -> GRPOConfig:
 
 
 def lay_out_rows(arguments: dict[str, Any], args: GRPOConfig) -> None:
-    """Check the data sets among a trainer's arguments, and leave out overlong rows and what variants leave out.
-
-    Raises:
-        ConfigurationError: TRL cannot read a column, or a setting needs rows that are not known before training.
-    """
+    """Refuse data sets that TRL or a setting cannot read, and leave out overlong rows and what variants leave out."""
     later = arguments.get("environment_factory") is not None
     for name, of_all in {"train_dataset": READ_BEFORE, "eval_dataset": READ_BEFORE[:1]}.items():
         rows = arguments.get(name)
@@ -100,8 +86,7 @@ def lay_out_rows(arguments: dict[str, Any], args: GRPOConfig) -> None:
 def why_not_chosen(args: GRPOConfig, rows: Any, trainer_class: type) -> str | None:
     """Return why no sampler can choose the rows of a run, so that it is plain GRPO, or None.
 
-    Raises:
-        ConfigurationError: too few rows for one generation batch: TRL would end at step 0 without a word.
+    Too few rows for a generation batch are a `ConfigurationError`: TRL would end at step 0 without a word.
     """
     if not isinstance(rows, Dataset):
         return (
@@ -131,10 +116,8 @@ def why_not_chosen(args: GRPOConfig, rows: Any, trainer_class: type) -> str | No
 def settle_choice(args: GRPOConfig, rows: Any, trainer_class: type) -> bool:
     """Return whether a sampler can choose from `rows`. Else make the run uniform, and say so.
 
-    `vade_sampler` is then set to `"uniform"` in `args`, and a mark that tells it from the user's.
-
-    Raises:
-        ConfigurationError: the settings do not fit the rows, or no sampler can choose and one was asked for.
+    `vade_sampler` is then set to `"uniform"` in `args`, and a mark that tells it from the user's. Settings that ask
+    for what cannot be are a `ConfigurationError`.
     """
     reason = why_not_chosen(args, rows, trainer_class)
     if reason is None:
@@ -153,8 +136,7 @@ def settle_choice(args: GRPOConfig, rows: Any, trainer_class: type) -> bool:
     for name in needing + ["vade_posterior_init"] * (args.vade_posterior_init != "prior"):
         if getattr(args, name):
             raise ConfigurationError(
-                f"{name}={getattr(args, name)!r} needs a posterior or refills. {plain} Change that, or set "
-                f"{name}={VADE_DEFAULTS[name]!r}."
+                f"{name}={getattr(args, name)!r} needs a posterior or refills. {plain} Set {VADE_DEFAULTS[name]!r}."
             )
     if args.vade_sampler is None:
         args.vade_sampler, vars(args)[SETTLED] = "uniform", True
@@ -213,12 +195,16 @@ def _refuse_reward_functions(args: GRPOConfig, arguments: Mapping[str, Any]) -> 
                     ) from None
 
 
-def _refuse_refills(args: GRPOConfig, arguments: Mapping[str, Any]) -> None:
+def _refuse_refills(arguments: Mapping[str, Any], owner: type) -> None:
     """Refuse dynamic sampling where TRL cannot combine a batch from the groups of several draws."""
+    if not owner.__module__.startswith("trl_vade."):  # it may change the prompts
+        raise ConfigurationError(
+            f"vade_dynamic_sampling=True with {owner.__name__}._generate_and_score_completions: the method would "
+            "not see the rows of refills. Set vade_dynamic_sampling=False."
+        )
     for name in ("tools", "environment_factory", "rollout_func"):
-        if args.vade_dynamic_sampling and arguments.get(name):
+        if arguments.get(name):
             raise ConfigurationError(
-                f"vade_dynamic_sampling=True with {name}: a generation batch is made of several draws. "
-                "TRL 1.16 cannot prepare such completions again without new calls, resets or fields of their own. "
-                "Set vade_dynamic_sampling=False."
+                f"vade_dynamic_sampling=True with {name}: TRL 1.16 cannot prepare completions of several draws again "
+                "without new calls, resets or fields of their own. Set vade_dynamic_sampling=False."
             )

@@ -35,10 +35,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 def setting(args: Any, name: str) -> Any:
-    """Return the setting `vade_<name>` of `args`, or the value of the preset where it is None or no setting.
-
-    `args` is a `VADEGRPOConfig`, or a `GRPOConfig` that went through `grpo_config.with_vade_defaults`.
-    """
+    """Return the setting `vade_<name>` of `args`, or the value of the preset where it is None or no setting."""
     value = getattr(args, f"vade_{name}", None)
     if value is None and name != "preset":
         value = PRESETS[args.vade_preset].get(name)

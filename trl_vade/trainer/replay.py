@@ -1,9 +1,8 @@
 """Replay: live groups of the last generation batches fill the places that other groups leave in an update.
 
-A group without a gradient leaves its place in the update. Groups of the last batches that have one are trained on
-there again, newest first and whole, with the advantages and log-probabilities that they were written with. TRL's
-loss weighs their tokens by ratio and clips them. An update never holds more rows than TRL's. It is selective sample
-replay (VL-Rethinker, arXiv 2504.08837), with an age limit (arXiv 2606.04560).
+They are trained on again, newest first and whole, with the advantages and log-probabilities that they were written
+with. TRL's loss weighs their tokens by ratio and clips them. An update never holds more rows than TRL's. It is
+selective sample replay (VL-Rethinker, arXiv 2504.08837), with an age limit (arXiv 2606.04560).
 
 What may be replayed stands in the micro-batches of the last update, which TRL holds anyway. Groups that had no place
 there are gone: all that are newer come first in the next one. So those micro-batches are what a checkpoint keeps.
@@ -77,15 +76,10 @@ class Replay:
     def add_to(
         self, batch: Batch, free: NDArray[np.int64], last: list[Batch] | None, store: PixelStore | None
     ) -> tuple[Batch, int]:
-        """Return the batch with older rows at its end, and their number. Log them. All processes must take part.
+        """Return the batch, split by row, with older rows at its end, and their number. All processes take part.
 
-        `num_items_in_batch` is as if they stood in the last of the `free` places.
-
-        Args:
-            batch: split by row.
-            free: (F,) the places in it of rows without a gradient.
-            last: the micro-batches of the last update.
-            store: their pixels. Those that are used again go to the store of this batch.
+        `num_items_in_batch` is as if they stood in the last of the `free` places, (F,), without a gradient. They
+        are of the micro-batches of the `last` update, and their pixels of its `store`.
         """
         trainer, metrics = self._trainer, self._trainer._metrics["train"]
         older = self._older(batch, len(free), last or [], store)

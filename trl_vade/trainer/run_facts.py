@@ -45,11 +45,7 @@ def posterior_identity(trainer: Any) -> dict[str, Any]:
 
 
 def run_facts(trainer: Any, dataset: str | None = None) -> dict[str, Any]:
-    """Return what a stranger needs to know about a posterior, as JSON values without a local path.
-
-    An unknown fact is None. Settings have the preset's values, and are None for a sampler that ignores them. `dataset`
-    is what the caller calls the training data, in place of `trainer.dataset_name`.
-    """
+    """Return what a stranger needs to know about a posterior, as JSON values without a local path, or None."""
     args = trainer.args
     model_repo = trainer.hub_model_id or args.hub_model_id  # without its owner until the repository exists
     facts = {
@@ -71,10 +67,7 @@ def run_facts(trainer: Any, dataset: str | None = None) -> dict[str, Any]:
 
 
 def card_facts(trainer: Any, dataset: str | None = None) -> dict[str, Any]:
-    """Return the facts for the model card: `run_facts`, the counts and the recipe.
-
-    Without a selection there are no counts. No process waits for another.
-    """
+    """Return the facts for the model card: `run_facts`, the recipe and, with a selection, the counts."""
     args, settings = trainer.args, trainer.args.to_dict()  # the latter without members of an Enum
     facts = run_facts(trainer, dataset)
     if trainer.selection:

@@ -17,11 +17,10 @@ from trl_vade.errors import CheckpointSaveError, ConfigurationError
 from trl_vade.processes import on_main_process
 
 from .batch import GenerationBatch
-from .callbacks import TrainedCounts, callback_of
+from .callbacks import TaskMetrics, TrainedCounts, callback_of
 from .checkpoint.resuming import resolve_checkpoint
 from .console import VADEConsoleCallback
 from .images.once import ImagesOnce
-from .logs import TaskMetrics
 from .preflight import lay_out_rows, resolve_args, settle_choice
 from .presets import is_adaptive
 from .seams import never_tried
@@ -73,10 +72,7 @@ def whole_run(trainer: Any, asked: Any) -> Iterator[str | None]:
 
 @contextmanager
 def holding(output_dir: str | os.PathLike[str]) -> Iterator[None]:
-    """Keep other runs out of `output_dir` within the block. All processes must take part.
-
-    All raise `ConfigurationError` if another run holds the folder, `CheckpointSaveError` if it cannot be written.
-    """
+    """Keep other runs out of `output_dir` in the block; all raise if one is there, or it cannot be written."""
     with ExitStack() as held:
         on_main_process(lambda: bool(held.enter_context(_hold(Path(output_dir)))))  # other processes get no file
         yield
@@ -94,8 +90,8 @@ def _hold(folder: Path) -> IO[str]:
         except (BlockingIOError, PermissionError):
             file.seek(0)
             raise ConfigurationError(
-                f"output_dir={str(folder)!r} is in use by another run ({file.read().strip()}). Wait for its "
-                "end, stop it, or set another output_dir."
+                f"output_dir={str(folder)!r} is in use by another run ({file.read().strip()}). Stop it, or set "
+                "another output_dir."
             ) from None
         except (ImportError, OSError):  # Windows, or a file system without locks
             pass
@@ -110,16 +106,10 @@ def _hold(folder: Path) -> IO[str]:
 
 
 def start_run(trainer: Any, *, resumed: bool, trial: Any = None) -> None:
-    """Set `trainer.selection` for the run that begins, and log notices about its rows.
+    """Set `trainer.selection` for the run that begins, or refuse new rows, or a model with nothing to train.
 
     The first run uses the selection that the trainer was made with. A later run starts a new one, as in TRL, and so
-    does each trial of a search, which may have set another seed. A `resumed` run gets the counts of its checkpoint
-    afterwards.
-
-    `trainer._rows` is the data set of its selection, and `_has_begun` tells whether a run used that.
-
-    Raises:
-        ConfigurationError: the settings do not fit new rows, or the model has nothing to train.
+    does each trial of a search. A `resumed` run gets the counts of its checkpoint afterwards.
     """
     if not any(each.requires_grad for each in trainer.model.parameters()):
         raise ConfigurationError(
@@ -154,7 +144,6 @@ def set_choice(trainer: Any, chooses: bool) -> None:
 
 
 def _look_at_rows(trainer: Any) -> None:
-    """Check the new `train_dataset`, drop overlong rows and settle who chooses, as the constructor does."""
     given = {name: getattr(trainer, name) for name in ("train_dataset", "processing_class", "tools")}
     given["environment_factory"] = trainer.environment_factories
     lay_out_rows(given, trainer.args)

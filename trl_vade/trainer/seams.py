@@ -1,7 +1,7 @@
 """Do the libraries have the seams: methods of TRL and transformers that are no public interface?
 
-They are checked by their signatures before a model is loaded. The choice of rows and the checkpoints need those that
-stood still over six releases. Each other feature has seams of its own, and is off where one is missing.
+Their signatures are checked before a model is loaded. What the choice of rows and the checkpoints need stood still
+over six releases. Each other feature has seams of its own, and is off where one is missing.
 """
 
 import functools
@@ -82,11 +82,7 @@ def never_tried() -> str:
 
 
 def check_seams(args: Any, say: Callable[[str], Any]) -> None:
-    """Refuse libraries that lack what the settings ask for. Call `say` for what is off, and for a TRL never tried.
-
-    Raises:
-        LibraryError: with what is lacking, and what to install.
-    """
+    """Refuse libraries that lack what the settings ask for, by `LibraryError`; `say` what is off or never tried."""
     if sentence := never_tried():
         say(sentence)
     explicit = ("", *(["vade_down_sampling"] if args.vade_down_sampling not in (None, "none") else []))
@@ -128,10 +124,7 @@ def owner_of(kind: type, method: str) -> type:
 
 
 def own_views(trainer: Any) -> str:
-    """Say which methods of `SEE_ROWS` another class than TRL's `GRPOTrainer`, its bases and ours defines; or nothing.
-
-    They may use every row, as it is: no row may be left out, merged or moved without being asked for.
-    """
+    """Say which methods of `SEE_ROWS`, which may use every row as it is, another class than TRL's and ours defines."""
     known = ("trl_vade.", "trl.trainer.", "transformers.")
     strange = [kind for kind in type(trainer).__mro__ if not f"{kind.__module__}.".startswith(known)]
     found = [f"{kind.__name__}.{method}" for kind in strange for method in SEE_ROWS if method in vars(kind)]

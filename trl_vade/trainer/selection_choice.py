@@ -42,9 +42,6 @@ def make_sampler(
     `args` holds all settings of VADE, the seed, and G where rows rest by even draws. `stratify` are labels, (N,): the
     column `vade_stratify_by`. `variants` tells which rows are variants of which. `prompts` are the N texts from which
     the prior of `vade_preset="balanced"` guesses; None: no text has a word.
-
-    Raises:
-        ConfigurationError: the settings do not fit the sampler or the rows.
     """
     kind, seed = setting(args, "sampler"), args.seed
     more = {name: setting(args, name) for name in ("decay_sampled", "decay_unsampled", "signal_aware_decay")}
@@ -83,11 +80,7 @@ def cooldown_steps(share: float, num_samples: int, num_groups: int) -> int:
 def make_signal(args: GRPOConfig, reward_names: list[str], say: Callable[[str], Any] = logger.warning) -> RewardSignal:
     """Return the signal that turns rewards into outcomes, and log which of several rewards decides success.
 
-    `say` is called with each later message for the user.
-
-    Raises:
-        ConfigurationError: `vade_success_reward` names no reward function or several, or the settings need a success
-            and no name tells which reward decides it.
+    `say` is called with each later message. A success that no name tells, and is needed, is a `ConfigurationError`.
     """
     name, threshold = success_name(reward_names, args.vade_success_reward), args.vade_success_threshold
     reads = {  # of pass rates, which spreads are not

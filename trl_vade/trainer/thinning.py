@@ -1,16 +1,10 @@
 """Training on a part of each generation batch: without rows that have no gradient, or on D3S's choice.
 
-TRL 1.16 runs every forward and backward pass over all rows, those with an advantage of 0 included. With the methods
-here a batch goes three ways that TRL's does not:
+TRL 1.16 runs every forward and backward pass over all rows, those with an advantage of 0 included. Here the passes
+before the loss (old and reference log-probabilities) take the rows with a gradient alone. As many micro-batches as
+before are made again from the kept rows, with the padding cut. Completions of one image may come side by side.
 
-1. The rewards are computed as soon as the completions are there. The passes before the loss (old and reference
-   log-probabilities) then take the rows with a gradient alone.
-2. The micro-batches of the batch are made again from the kept rows. Their number stays, so they get smaller. Their
-   padding is cut to their longest prompt and completion. Completions of one image may come side by side.
-3. In the loss, D3S detaches the tokens that it does not choose.
-
-The sampler's feedback is of all rows. So are TRL's logs, but for the means that the loss logs, such as the entropy:
-these are of the rows trained on.
+The sampler's feedback is of all rows. So are TRL's logs, but for the means that the loss logs, such as the entropy.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,44 +17,39 @@ from accelerate.logging import get_logger
 from numpy.typing import NDArray
 from trl.trainer.utils import split_pixel_values_by_grid, split_tensor_dict, unsplit_pixel_values_by_grid
 
-from trl_vade.selection.rollouts import enough_for, first_of, in_parts, most_varied, scheduled, side_by_side, spread
+from trl_vade.selection.on_time import enough_for
 
 from .batch_rows import (
     Batch,
     cut_padding,
+    first_of,
     images_to_move,
+    in_parts,
     joined,
     loss_mask,
+    most_varied,
     row_advantages,
+    scheduled,
+    side_by_side,
+    spread,
     taken,
     with_pixels_counted,
 )
-from .callbacks import TrainedCounts, callback_of
-from .down_sampling import down_sampling, reason_against_lossless, refuse_lossless, schedule
+from .callbacks import OF_TRAINED_ROWS, TrainedCounts, callback_of, of_trained_rows
+from .config_checks import down_sampling, reason_against_lossless, refuse_lossless, schedule
 from .presets import is_adaptive
 from .replay import Replay
 from .seams import arguments_of, own_views
 
 logger = get_logger(__name__)
 
+# Of a batch: (B,) the place of each row before TRL's shuffle; () kept rows over all rows, a factor of the loss.
 PLACE, ROW_SHARE = "vade_place", "vade_row_share"
-"""Entries of a batch: (B,) the place of each row before TRL's shuffle; () kept rows over all rows, a factor of the
-loss."""
-OF_RATIOS = ("cispo_clip_ratio", "clip_ratio/low_mean", "clip_ratio/high_mean", "clip_ratio/region_mean")
-OF_EXTREMES = ("clip_ratio/low_min", "clip_ratio/high_max")
-OF_PHI = "vespo/phi_seq_mean"
-OF_TRAINED_ROWS = ("entropy", "kl", *OF_RATIOS, *OF_EXTREMES, OF_PHI)
-"""TRL's metrics (1.16) of the tokens or rows of a micro-batch."""
-MEAN_OVER_ROWS = ("grpo", "dr_grpo", "luspo", "sapo")
-"""Loss types that divide by the rows of a micro-batch. `dapo`, `cispo` and `vespo` divide by `num_items_in_batch`."""
+MEAN_OVER_ROWS = ("grpo", "dr_grpo", "luspo", "sapo")  # losses over a micro-batch's rows, not `num_items_in_batch`
 
 
 class Thinning:
-    """The rows and tokens that one trainer trains on.
-
-    Attributes:
-        mode: `none`, `lossless`, `live`, `rows` or `d3s`; see `VADEGRPOConfig`.
-    """
+    """The rows and tokens that one trainer trains on, by its `mode`; see `vade_down_sampling` of `VADEGRPOConfig`."""
 
     def __init__(self, trainer: Any):
         self._trainer, args = trainer, trainer.args
@@ -190,7 +179,8 @@ class Thinning:
         rows, tokens, chosen, trained, averaged, clipped, older = figures.tolist()
         if self.mode != "none":
             new = [name for name in OF_TRAINED_ROWS if len(metrics.get(name, ())) > before.get(name, 0)]
-            self._of_trained_rows(new, rows, tokens, trained, averaged)
+            in_rows = trainer.importance_sampling_level == "sequence"
+            of_trained_rows(metrics, new, in_rows, rows=rows, tokens=tokens, trained=trained, averaged=averaged)
         counts: Any = callback_of(trainer, TrainedCounts)
         counts.completions, counts.tokens = counts.completions + int(rows), counts.tokens + int(chosen)
         metrics["vade/trained_completions"], metrics["vade/trained_tokens"] = [counts.completions], [counts.tokens]
@@ -198,23 +188,6 @@ class Thinning:
             metrics["vade/replay_clip_ratio"].append(clipped / older)
         if self.mode == "d3s":
             metrics["vade/kept_tokens_share"].append(chosen / max(tokens, 1))
-
-    def _of_trained_rows(self, names: list[str], rows: int, tokens: int, trained: int, averaged: int) -> None:
-        """Correct the metrics that the loss of a micro-batch has just added to those of its trained rows alone.
-
-        Without a trained row they are removed. TRL 1.16 adds 0 then, which looks like a collapse of the entropy.
-        """
-        metrics, in_rows = self._trainer._metrics["train"], self._trainer.importance_sampling_level == "sequence"
-        for name in names:
-            value = metrics[name].pop()
-            if name == OF_PHI:  # 1 for a row that is not trained on
-                value = (value * rows - (rows - trained)) / max(trained, 1)
-            elif name not in OF_EXTREMES:  # 0 for such a row
-                value *= rows / max(trained, 1) if name in OF_RATIOS and in_rows else averaged / max(tokens, 1)
-            if tokens:
-                metrics[name].append(value)
-            elif not metrics[name]:
-                del metrics[name]  # TRL would log None
 
     def _most(self, rows: int) -> int:
         """Return the rows that hold so many of this process, and those of any other, in whole micro-batches."""
@@ -228,7 +201,7 @@ class Thinning:
             return np.arange(len(advantages))
         if self.mode in ("lossless", "live"):
             return self._scored
-        share = scheduled(schedule(self._trainer.args, "vade_keep_rollouts"), self._progress)
+        share = self._share("vade_keep_rollouts")
         n = min(in_parts(len(advantages) * share, parts), len(self._scored))
         places = most_varied(advantages, n)
         live = places[advantages[places] != 0.0]
@@ -237,9 +210,9 @@ class Thinning:
         fill = fill[np.argsort(advantages[fill] != 0.0, kind="stable")]
         return np.sort(np.concatenate([live, fill[: n - len(live)]]))
 
-    @property
-    def _progress(self) -> float:
-        return self._trainer.state.global_step / max(self._trainer.state.max_steps, 1)
+    def _share(self, setting: str) -> float:
+        state = self._trainer.state
+        return scheduled(schedule(self._trainer.args, setting), state.global_step / max(state.max_steps, 1))
 
     def _log(self, advantages: NDArray[np.float64], kept: NDArray[np.int64]) -> None:
         accelerator, metrics = self._trainer.accelerator, self._trainer._metrics["train"]
@@ -257,9 +230,8 @@ class Thinning:
 
     def _choose_tokens(self, logps: torch.Tensor, entropies: torch.Tensor) -> torch.Tensor:
         """Detach the tokens outside the share with the largest |advantage| x entropy (D3S, section 3.2)."""
-        batch, share = self._micro_batch, scheduled(schedule(self._trainer.args, "vade_keep_tokens"), self._progress)
-        advantages = batch["advantages"]
+        batch, advantages = self._micro_batch, self._micro_batch["advantages"]
         key = (advantages if advantages.dim() > 1 else advantages[:, None]).abs() * entropies.detach()
-        chosen = self._trainer.get_high_entropy_mask(key, loss_mask(batch), 1.0 - share)
+        chosen = self._trainer.get_high_entropy_mask(key, loss_mask(batch), 1.0 - self._share("vade_keep_tokens"))
         self._chosen = (chosen & (key > 0)).sum()
         return torch.where(chosen, logps, logps.detach())

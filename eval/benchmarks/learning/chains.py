@@ -24,12 +24,10 @@ import numpy as np
 import torch
 from tqdm.auto import tqdm
 
-from trl_vade.testbed.cache import cached_directory
-from trl_vade.testbed.dataset import MAX_ATTEMPTS, STREAMS, VALIDATION_SHARE
-from trl_vade.testbed.model import build_model
-from trl_vade.testbed.pretrained import FORMAT_VERSION as MODEL_VERSION
+from trl_vade.testbed.dataset import MAX_ATTEMPTS, STREAMS, VALIDATION_SHARE, cached_directory
+from trl_vade.testbed.model import FORMAT_VERSION as MODEL_VERSION
+from trl_vade.testbed.model import IGNORED, build_model
 from trl_vade.testbed.processor import build_processor
-from trl_vade.testbed.sft import IGNORED
 
 FORMAT_VERSION = 1  # of the cache keys: raised where the same settings would give other chains or another model
 TASK = "chain"  # value of the column `task`; the column `level` is the number of digits to be summed up

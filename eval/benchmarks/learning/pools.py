@@ -14,11 +14,10 @@ from datasets.table import InMemoryTable
 from tqdm.auto import tqdm
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
-from trl_vade.testbed.cache import cached_directory, settings_digest
-from trl_vade.testbed.dataset import FEATURES, encode_png, iter_scenes, scene_digest
+from trl_vade.testbed.dataset import FEATURES, cached_directory, encode_png, iter_scenes, scene_digest, settings_digest
 from trl_vade.testbed.dataset import FORMAT_VERSION as DATA_VERSION
-from trl_vade.testbed.pretrained import FORMAT_VERSION as MODEL_VERSION
-from trl_vade.testbed.pretrained import load_testbed_model
+from trl_vade.testbed.model import FORMAT_VERSION as MODEL_VERSION
+from trl_vade.testbed.model import load_testbed_model
 from trl_vade.testbed.scenes import LEVELS, TASKS, Scene
 
 from .chains import FORMAT_VERSION as CHAINS_VERSION

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from trl_vade.testbed.model import SFTSettings
 from trl_vade.testbed.rewards import exact_answer_reward
 from trl_vade.testbed.scenes import LEVELS
-from trl_vade.testbed.sft import SFTSettings
 
 from .chains import (
     MAX_COMPLETION_LENGTH,

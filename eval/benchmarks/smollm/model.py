@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
-from trl_vade.testbed.cache import cached_directory
+from trl_vade.testbed.dataset import cached_directory
 
 GGUF, SIZE = "SmolLM2-135M-Instruct.Q4_1.gguf", 98_362_432  # bytes
 ROWS = "rows.json"

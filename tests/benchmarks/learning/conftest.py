@@ -5,7 +5,7 @@ import torch
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from trl_vade.testbed import load_testbed_model
-from trl_vade.testbed.sft import SFTSettings
+from trl_vade.testbed.model import SFTSettings
 
 
 @pytest.fixture(scope="session")

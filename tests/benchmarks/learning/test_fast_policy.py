@@ -14,7 +14,7 @@ from eval.benchmarks.learning.fast_policy import FastPolicy
 from eval.benchmarks.learning.packing import grow_tree
 from eval.benchmarks.learning.rollouts import TENSORS, Rollouts, group_advantages
 from trl_vade.testbed import build_dataset, exact_answer_reward
-from trl_vade.testbed.sft import prompt_messages
+from trl_vade.testbed.model import prompt_messages
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.usefixtures("one_thread")]
 

@@ -24,8 +24,8 @@ from eval.benchmarks.learning.one_run import fast_policy
 from eval.benchmarks.learning.pools import load_regime
 from eval.benchmarks.learning.regimes import REGIMES
 from trl_vade.testbed.dataset import FEATURES
+from trl_vade.testbed.model import IGNORED, SFTSettings
 from trl_vade.testbed.processor import build_processor
-from trl_vade.testbed.sft import IGNORED, SFTSettings
 
 pytestmark = pytest.mark.benchmark
 

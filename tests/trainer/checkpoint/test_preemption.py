@@ -11,7 +11,7 @@ from accelerate import Accelerator
 from tests.support.runs import assert_equal_weights, says_a_digit, train, weights
 from trl_vade import VADEGRPOTrainer
 from trl_vade.selection.log import SelectionLog
-from trl_vade.trainer.checkpoint.preemption import LastCheckpoint
+from trl_vade.trainer.callbacks import LastCheckpoint
 
 pytestmark = pytest.mark.usefixtures("ctrl_c")
 

@@ -8,7 +8,7 @@ from trl.generation import vllm_generation
 
 from tests.support.refusals import refused
 from trl_vade.errors import EngineError
-from trl_vade.trainer.generation.engine_processor import (
+from trl_vade.trainer.generation.colocated import (
     engine_with_trainers_processor,
     refuse_other_processor_of_server,
 )

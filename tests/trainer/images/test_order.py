@@ -2,9 +2,8 @@
 
 import torch
 
-from trl_vade.selection.rollouts import side_by_side
-from trl_vade.trainer.batch_rows import images_to_move
-from trl_vade.trainer.down_sampling import order_is_free
+from trl_vade.trainer.batch_rows import images_to_move, side_by_side
+from trl_vade.trainer.config_checks import order_is_free
 
 
 def ordered(pictures, window, alone=True):

@@ -25,8 +25,7 @@ from trl_vade.files import packaged
 from trl_vade.samplers.snapshot import POSTERIOR_FILE, load_snapshot
 
 from ..card_parts import markdown_table
-from ..failures import FAILURES, in_one_line
-from ..uploading import HubTarget, branch_of, ensure_repo, is_hub_id, send_folder, with_retries
+from ..uploading import FAILURES, HubTarget, branch_of, ensure_repo, in_one_line, is_hub_id, send_folder, with_retries
 from .table import PosteriorTable, arrow_of, fact_rows, hub_link, posterior_table, sample_rows, text_histogram
 
 TABLE_FILE = "posterior.parquet"
@@ -75,14 +74,10 @@ def publish_posterior(snapshot_file: str | Path, table: PosteriorTable, target: 
 
 
 def posterior_card(table: PosteriorTable, steps: Iterable[int], repo_id: str, revision: str | None = None) -> str:
-    """Return the text of the card, README.md, of a repository whose newest posterior is `table`.
-
-    `steps` are those in the repository, with or without that of `table`; later ones are taken for deleted.
-    """
+    """Return README.md of a repository whose newest posterior is `table`; later ones of its `steps` are deleted."""
     facts, given = table.metadata, {*steps, table.metadata["global_step"]}
     names = [step_name(step) for step in sorted(given, reverse=True) if step <= facts["global_step"]]
-    # datasets 5.2 caches a local folder by its name and the configs, not by its files. Without a digest in these,
-    # `load_dataset` could return the rows of another folder of the same name.
+    # datasets 5.2 caches a local folder by its name and the configs, and not by its files: hence a digest.
     content = [table.sample_key, table.alpha, table.beta, str((table.sample_id, table.task)).encode()]
     about = {"description": hashlib.sha256(b"".join(content)).hexdigest()}
     card = DatasetCard.from_template(

@@ -1,8 +1,8 @@
 """A posterior as a table, with a row for each data-set row that was ever scored, and what it tells.
 
-A posterior step is a generation batch, a refill (dynamic sampling), or a warm start, whose counts are one visit. As a
-Parquet file it is for other programs: trl_vade reads snapshots only. Source of the counts: VADE, arXiv 2511.18902,
-equations 5 and 6. A stranger may have written the facts of its run, `metadata`; unknown ones are not shown.
+A posterior step is a generation batch, a refill (dynamic sampling), or a warm start, whose counts are one visit. The
+Parquet file is for other programs. Source of the counts: VADE, arXiv 2511.18902, equations 5 and 6. A stranger may
+have written the facts of its run, `metadata`; unknown ones are not shown.
 """
 
 from collections.abc import Sequence
@@ -55,19 +55,12 @@ class PosteriorTable:
 
 
 def posterior_table(
-    snapshot: Snapshot,
-    *,
-    sample_id: Sequence[str] | None = None,
-    task: list[str | None] | None = None,
+    snapshot: Snapshot, *, sample_id: Sequence[str] | None = None, task: list[str | None] | None = None
 ) -> PosteriorTable:
     """Return the counts of `snapshot`, decayed to its step, as a table. It takes memory for the scored rows alone.
 
-    Names and tasks, (V,) each, are in ascending order of rows. Without a trainer there is no optimiser step; the
-    posterior's steps are taken for it.
-
-    Raises:
-        SnapshotMismatchError: the snapshot has no keys of its rows.
-        SnapshotCorruptError: the snapshot's numbers are impossible.
+    Names and tasks, (V,) each, are in ascending order of rows. Without a trainer the posterior's steps are taken for
+    optimiser steps. Impossible numbers are a `SnapshotCorruptError`, no keys a `SnapshotMismatchError`.
     """
     saved, keys = snapshot.sampler_state["posterior"], snapshot.sample_key
     alpha, beta = saved_counts(saved)

@@ -101,10 +101,7 @@ def data_set_of(entry: Mapping[str, Any]) -> str:
 
 
 def standard_error(score: float, answers: int | None) -> float | None:
-    """Return the standard error of a mean over so many answers to fixed questions, at most too large.
-
-    None outside [0, 1] or if their number is not known.
-    """
+    """Return the standard error of a mean over so many answers, at most too large; None if it is not known."""
     return math.sqrt(score * (1 - score) / answers) if answers and 0 <= score <= 1 else None
 
 
@@ -143,10 +140,7 @@ def read_kept(path: Path) -> dict[str, Any]:
 
 
 def _history(folder: Path) -> list[dict[str, Any]]:
-    """Return the log history of the highest step, in `folder` or in a checkpoint, which may be half written.
-
-    Of whole checkpoints the newest counts: another one with a higher step was abandoned.
-    """
+    """Return the log history of the newest whole checkpoint, or of a higher step that none of these has left."""
     found, older = [], complete_checkpoints(folder)[:-1]
     for path in [folder / TRAINER_STATE_FILE, *folder.glob(f"*checkpoint*/{TRAINER_STATE_FILE}")]:
         if path.parent in older:

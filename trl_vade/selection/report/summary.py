@@ -21,9 +21,8 @@ OTHERS = {"reward": "reward", "loss": "loss", "grad_norm": "grad", "completions/
 def summarise(run: Run) -> dict[str, Any]:
     """Return the end-of-run table as data.
 
-    Seconds are wall time, and they and `trained_completions` are those of the newest log entry, or None without any.
-    The ratios of an even draw are estimates; see `even_draw_ratio`. Before most rows were seen, that of the last
-    quarter is None: it would be about the prior.
+    Seconds of the wall and `trained_completions` are those of the newest log entry, or None. Ratios of an even draw
+    are estimates; that of the last quarter is None before most rows were seen: it would be about the prior.
     """
     selections, last = run.selections, run.lines[-1]
     realised, even = (column(selections, f"{name}_ratio") for name in ("effective_gradient", "even_draw"))
@@ -111,9 +110,8 @@ def _of_validation(evaluations: list[dict[str, Any]]) -> str:
 def change_of(first: Mapping[str, Any], last: Mapping[str, Any]) -> tuple[str, str]:
     """Return the change of a score in words, and whether it is more than two standard errors of the difference."""
     change, errors = last["score"] - first["score"], [first["standard_error"], last["standard_error"]]
-    points = (
-        f"{100 * change:+.1f} points" if all(0 <= each["score"] <= 1 for each in (first, last)) else f"{change:+.3g}"
-    )
+    shares = all(0 <= each["score"] <= 1 for each in (first, last))
+    points = f"{100 * change:+.1f} points" if shares else f"{change:+.3g}"
     if None in errors:
         return points, "its error is not known"
     return points, "within noise" if abs(change) <= 2 * math.hypot(*errors) else "more than noise"
@@ -133,10 +131,7 @@ def percent(value: float | None) -> str:
 
 
 def figures(log: Mapping[str, Any]) -> str:
-    """Return the figures of a logging step in one line.
-
-    A run without a sampler of ours has useful groups, too: all but those of equal rewards.
-    """
+    """Return the figures of a logging step in one line; without a sampler of ours, of TRL's equal rewards."""
     log = {name: value for name, value in log.items() if value is not None}  # of rewards without any score
     found = {name: log.get(f"vade/{name}", log.get(f"vade/{name.replace('pass_rate', 'spread')}")) for name in SHARES}
     if found["effective_gradient_ratio"] is None and "frac_reward_zero_std" in log:

@@ -32,10 +32,9 @@ LISTS = {  # what they say of pass rates, and of spreads
 
 
 def write_report(output_dir: str | os.PathLike[str], run: Run | None = None) -> dict[str, Any]:
-    """Write `vade_summary.json`, `vade_report.html` and `vade_report.png` into `output_dir` and return the summary.
+    """Write summary, page and picture of a run, by default of `read_run`, into `output_dir`; return the summary.
 
-    Without matplotlib picture and curves are left out, and the log says so. Without `run` it is that of `read_run`,
-    whose errors pass.
+    Without matplotlib picture and curves are left out, and the log says so.
     """
     folder = Path(output_dir)
     run = run or read_run(folder)
@@ -85,7 +84,6 @@ def _values(run: Run, name: str) -> list[float]:
 
 
 def _last(run: Run, name: str) -> float | None:
-    """Return the mean of a metric in the last quarter of its log entries."""
     values = _values(run, name)
     return statistics.fmean(values[-max(len(values) // 4, 1) :]) if values else None
 
@@ -103,7 +101,6 @@ def _lists(run: Run) -> dict[str, list[dict[str, Any]]]:
 
 
 def _words(value: Any) -> str:
-    """Return a value of `vade_run.json` as a person reads it."""
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {_words(part)}" for name, part in value.items())
     return "; ".join(map(_words, value)) if isinstance(value, list) else f"{value}"

@@ -50,8 +50,7 @@ def save_batch_in_use(trainer: Any, directory: str | os.PathLike[str]) -> None:
     """Write this process's part of the batch, unless the next step generates and replays none of it.
 
     The file has the micro-batches, the rows of their pixels or else these, and digests of the pixels. Tensors of part
-    i are named `<i>/<name>`. Other values are JSON in the header; if one cannot be, no file is written, and a resume
-    generates anew and says so.
+    i are named `<i>/<name>`. Other values are JSON in the header; if one cannot be, no file is written.
     """
     if Path(directory) == Path(trainer.args.output_dir) or not trainer._buffered_inputs:
         return
@@ -87,7 +86,12 @@ def resume_batch_in_use(trainer: Any, checkpoint: str | os.PathLike[str], run: d
             for key in file.keys():  # noqa: SIM118
                 place, _, name = key.partition("/")
                 [*batch, pixels][int(place)][name] = file.get_tensor(key)
-        store = process_again(trainer, rows) if rows is not None and digests else PixelStore(of_rows=rows)
+        store = PixelStore(of_rows=rows)
+        if rows is not None and digests:  # read and process them as for their generation batch
+            prompts = prompts_of(with_image_lists(trainer.selection.loader.decoder.load(rows)))
+            with trainer._images.preparing(True):
+                trainer._tokenize_prompts(prompts)
+            store = replace(trainer._images.store, of_rows=rows)
         store.append(pixels)
         if _digests(store.tensors) != digests:
             raise ValueError(f"the pictures of the rows {rows} are others now, or the processor is another")
@@ -104,14 +108,6 @@ def resume_batch_in_use(trainer: Any, checkpoint: str | os.PathLike[str], run: d
     else:
         lost = f"has no groups that can be trained on again ({reason}). Those of the next batches are"
     logger.warning(f"{checkpoint} {lost}, so this run does not repeat the stopped run.")
-
-
-def process_again(trainer: Any, rows: list[int]) -> PixelStore:
-    """Return the pixels of rows, read and processed as for their generation batch."""
-    prompts = prompts_of(with_image_lists(trainer.selection.loader.decoder.load(rows)))
-    with trainer._images.preparing(True):
-        trainer._tokenize_prompts(prompts)
-    return replace(trainer._images.store, of_rows=rows)
 
 
 def _digests(tensors: dict[str, torch.Tensor]) -> dict[str, str]:

@@ -43,12 +43,9 @@ def resolve_checkpoint(asked: Any, output_dir: str | os.PathLike[str], model: An
     chosen, notices = on_main_process(lambda: find_checkpoint(asked, output_dir))
     for notice in notices:
         logger.warning(notice)
-    if chosen:
-        _refuse_unfit(Path(chosen), model)
-    return chosen
-
-
-def _refuse_unfit(checkpoint: Path, model: Any) -> None:
+    if chosen is None:
+        return None
+    checkpoint = Path(chosen)
     try:
         TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_FILE))
     except Exception as error:
@@ -61,6 +58,7 @@ def _refuse_unfit(checkpoint: Path, model: Any) -> None:
             f"{checkpoint} holds {kinds[adapters]}, and this run trains {kinds[not adapters]}. Set peft_config "
             "(--use_peft) as its run did, or start a new run from its weights in another output_dir."
         )
+    return chosen
 
 
 def load_saved_weights(model: Any, directory: str | os.PathLike[str]) -> None:
@@ -122,11 +120,7 @@ def _load_reference_model(trainer: Any, checkpoint: Path) -> None:
 
 @contextmanager
 def checkpoint_being_saved(trainer: Any, trial: Any) -> Iterator[Path]:
-    """Give the folder of the checkpoint that the block saves, mark it as whole, and delete the oldest by step.
-
-    Raises:
-        CheckpointSaveError: a file could not be written.
-    """
+    """Give the folder of the checkpoint that the block saves, or raise `CheckpointSaveError`; delete the oldest."""
     args, step, wait = trainer.args, trainer.state.global_step, PartialState().wait_for_everyone
     output_dir, limit = trainer._get_output_dir(trial), args.save_total_limit
     folder = Path(output_dir) / f"{PREFIX}{step}"
@@ -198,16 +192,20 @@ def index_weights(directory: str | os.PathLike[str]) -> None:
 def save_posterior(trainer: Any, directory: str | os.PathLike[str], *, checkpoint: bool) -> None:
     """Write the posterior of `trainer`, which has a selection, into `directory`.
 
-    For a `checkpoint` all processes must take part. It compares the replicas first, and writes the generation batch in
-    use, and a copy of the posterior into the output directory (`hub_strategy="every_save"` uploads no such folder).
-
-    Raises:
-        ReplicaDivergenceError: the sampler's replicas differ; nothing is written.
-        OSError: a file cannot be written.
+    For a `checkpoint` all processes must take part. Replicas that differ are a `ReplicaDivergenceError`, before a
+    file is written. It writes the generation batch in use, too, and a copy of the posterior into the output directory,
+    as `hub_strategy="every_save"` uploads no such folder.
     """
     selection = trainer.selection
     if checkpoint:
-        _refuse_differing_replicas(trainer)
+        digests = [digest[:12] for digest in gather_object([state_digest(selection.sampler)])]
+        if len({*digests}) > 1:
+            raise ReplicaDivergenceError(
+                f"The sampler's replicas differ at step {trainer.state.global_step}; their digests by process are "
+                f"{digests}. A likely cause is a reward function or a callback that calls trainer.selection on some "
+                "processes only, or a sampler of your own with random numbers that no seed fixes. Nothing was saved. "
+                "Remove the cause and resume from the previous checkpoint."
+            )
         save_batch_in_use(trainer, directory)
     if not trainer.args.should_save:
         return
@@ -219,11 +217,7 @@ def save_posterior(trainer: Any, directory: str | os.PathLike[str], *, checkpoin
 
 
 def resume_posterior(trainer: Any, checkpoint: str | os.PathLike[str]) -> None:
-    """Load the posterior of `checkpoint` into `trainer`, and the generation batch if it was in use.
-
-    Raises:
-        SnapshotError: the posterior is missing, damaged, of another save than the trainer state, or of another run.
-    """
+    """Load the posterior of `checkpoint`, and the generation batch in use, or raise `SnapshotError`."""
     snapshot, sampler, feedback = load_snapshot(checkpoint), trainer.selection.sampler, trainer.selection.feedback
     feedback.adopt_signal(snapshot.metadata)
     run = snapshot.metadata.get("run", {})
@@ -245,18 +239,7 @@ def resume_posterior(trainer: Any, checkpoint: str | os.PathLike[str]) -> None:
     feedback.resume_log(run)
     if rules := sampler.changed_rules(snapshot.sampler_state):
         logger.warning(
-            f"Rules of the sampler differ from those of {checkpoint} (before, now): {abbreviated(rules)}. The counts, "
-            "the visits and the random stream go on."
+            f"Rules of the sampler differ from those of {checkpoint} (before, now): {abbreviated(rules)}. Its "
+            "evidence goes on."
         )
     resume_batch_in_use(trainer, checkpoint, run)
-
-
-def _refuse_differing_replicas(trainer: Any) -> None:
-    digests = [digest[:12] for digest in gather_object([state_digest(trainer.selection.sampler)])]
-    if len({*digests}) > 1:
-        raise ReplicaDivergenceError(
-            f"The sampler's replicas differ at step {trainer.state.global_step}; their digests by process are "
-            f"{digests}. A likely cause is a reward function or a callback that calls trainer.selection on some "
-            "processes only, or a sampler of your own with random numbers that no seed fixes. Nothing was saved. "
-            "Remove the cause and resume from the previous checkpoint."
-        )

@@ -1,4 +1,4 @@
-"""Corrections of the requests to a vLLM engine in the trainer's process: image tokens, one request a prompt, seeds.
+"""Corrections of a vLLM engine: the requests to one in the trainer's process, and the image processing of any.
 
 TRL 1.16 (`VLLMGeneration.generate`, colocate) sends each prompt once for each of its G completions, with n = 1, the
 image, and token ids in which the image is already expanded.
@@ -6,13 +6,19 @@ image, and token ids in which the image is already expanded.
 
 import copy
 import functools
+import json
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 from accelerate.logging import get_logger
 from accelerate.utils import set_seed
+from transformers import AutoImageProcessor
+
+from trl_vade.errors import EngineError
 
 logger = get_logger(__name__)
 
@@ -30,12 +36,13 @@ def correct_colocated_requests(trainer: Any) -> None:
 
     @functools.wraps(generate)
     def corrected(prompts, sampling_params=None, **options):
-        if not _is_from_trl(prompts, sampling_params):
+        for_all = getattr(sampling_params, "n", None) == 1 and isinstance(prompts, list)
+        if not (for_all and all(isinstance(row, dict) and "prompt_token_ids" in row for row in prompts)):
             if trainer.rollout_func is None:  # which calls the engine itself
                 logger.warning_once(
-                    "Requests to the colocated engine are not as in TRL 1.16, so three corrections are off: image "
-                    "tokens may be expanded twice, a prompt is sent once for each completion, and no seed lets a "
-                    "resume repeat samples. Your own code may send such requests."
+                    "Requests to the colocated engine, perhaps of your own code, are not as in TRL 1.16, so three "
+                    "corrections are off: image tokens may be expanded twice, a prompt is sent once for each "
+                    "completion, and no seed lets a resume repeat samples."
                 )
             return generate(prompts, sampling_params, **options)
         requests, params = [], []
@@ -51,8 +58,7 @@ def correct_colocated_requests(trainer: Any) -> None:
         return [alone for output in outputs for alone in _one_each(output)]
 
     llm.generate = corrected
-    # When it starts, vLLM 0.31 seeds the generators of this process with the number of the process. Other users of
-    # these generators, such as LoRA's dropout, would not follow `args.seed`. This line of TRL restores it:
+    # vLLM 0.31 has seeded the generators of this process, also for LoRA's dropout. This line of TRL restores it:
     set_seed(trainer.args.seed, device_specific=True)
 
 
@@ -92,12 +98,6 @@ def request_seed(trainer: Any, index: int, ids: list[int]) -> int:
     return int(np.random.SeedSequence((trainer.args.seed, *place)).generate_state(1)[0])
 
 
-def _is_from_trl(prompts: Any, sampling_params: Any) -> bool:
-    """Return whether the batch is from TRL 1.16: rows of token ids, and one set of sampling parameters for all."""
-    for_all = getattr(sampling_params, "n", None) == 1 and isinstance(prompts, list)
-    return for_all and all(isinstance(row, dict) and "prompt_token_ids" in row for row in prompts)
-
-
 def _ids_and_images(row: dict[str, Any]) -> tuple[list[int], list[int]]:
     """Return what the completions of a row have in common: an image equals only itself, and they share the row's."""
     images = row.get("multi_modal_data", {}).get("image", [])
@@ -105,8 +105,67 @@ def _ids_and_images(row: dict[str, Any]) -> tuple[list[int], list[int]]:
 
 
 def _one_each(output: Any) -> list[Any]:
-    """Split the answer with n completions into n answers with one completion each, as TRL expects."""
     alone = [copy.copy(output) for _ in output.outputs]
     for each, completion in zip(alone, output.outputs, strict=True):
         each.outputs = [completion]
     return alone
+
+
+@contextmanager
+def engine_with_trainers_processor(trainer: Any, args: Any) -> Iterator[None]:
+    """Hand the image settings of `trainer`'s processor to the vLLM engine that TRL makes inside this block.
+
+    TRL 1.16 (`VLLMGeneration._init_vllm`) passes only the model's folder, whose processor may make pictures of another
+    size: the answers would be to these. The engine needs the settings when it starts, to measure an image's memory.
+    """
+    if not (args.use_vllm and args.vllm_mode == "colocate"):
+        yield
+        return
+    from trl.generation import vllm_generation  # which other runs may do without
+
+    make = getattr(vllm_generation, "LLM", None)  # None if vLLM is not installed; TRL then raises
+
+    def make_with_settings(model: str, **options: Any) -> Any:
+        settings = image_settings(trainer.processing_class, model, trust_remote_code=args.trust_remote_code)
+        return make(model=model, **({"mm_processor_kwargs": settings} if settings else {}) | options)
+
+    vllm_generation.LLM = make_with_settings
+    try:
+        yield
+    finally:
+        vllm_generation.LLM = make
+
+
+def image_settings(processing_class: Any, folder: str, **loading: Any) -> dict[str, Any]:
+    """Return the settings in which the image processor of `processing_class` differs from that of the model."""
+    if getattr(processing_class, "image_processor", None) is None:
+        return {}
+    ours = processing_class.image_processor.to_dict()
+    folders = AutoImageProcessor.from_pretrained(folder, **loading).to_dict()
+    return {name: ours[name] for name in folders.keys() & ours.keys() if ours[name] != folders[name]}
+
+
+def refuse_other_processor_of_server(trainer: Any) -> None:
+    """Make the engine raise `EngineError` if the server turns an image into another number of tokens than the trainer.
+
+    TRL 1.16 (`VLLMGeneration._place_features`) pairs the server's images with the trainer's ids without a check. The
+    engine of vLLM 0.31 then dies, and the trainer only sees a refused connection. For models of the Qwen-VL family.
+    """
+    engine = trainer.vllm_generation
+    place = engine._place_features
+
+    @functools.wraps(place)
+    def compared(features, prompt_ids):
+        placed = place(features, prompt_ids)
+        sides = [side["mm_placeholders"]["image"] if side else [] for side in (features, placed)]
+        theirs, ours = ([place["length"] for place in side] for side in sides)
+        if theirs != ours:
+            size = json.dumps({"size": trainer.processing_class.image_processor.to_dict()["size"]})
+            raise EngineError(
+                f"The vLLM server makes {theirs} tokens of the images of a prompt, but the trainer's processor "
+                f"{ours}: the server has another processor or picture size. Start it with --mm-processor-kwargs "
+                f"'{size}', or give the trainer the processor of the server's model."
+            )
+        return placed
+
+    engine._place_features = compared

@@ -12,8 +12,7 @@ from trl import GRPOConfig
 from trl_vade.errors import EngineError
 
 from ..batch_rows import has_pixels_by_row
-from .colocated import correct_colocated_requests, image_token_of_qwen
-from .engine_processor import refuse_other_processor_of_server
+from .colocated import correct_colocated_requests, image_token_of_qwen, refuse_other_processor_of_server
 
 logger = get_logger(__name__)
 
@@ -45,8 +44,7 @@ def correct_generation(trainer: Any) -> None:
 def scaled_ratios_notice(args: GRPOConfig, trl_version: str) -> str | None:
     """Return a warning if TRL's importance ratios will all be too small, or None.
 
-    Before TRL 1.17 the engine normalises its log-probabilities over the tokens that top_p, top_k and min_p keep, and
-    the trainer over all tokens (huggingface/trl#6789).
+    Before TRL 1.17 the engine normalises over the tokens that top_p, top_k and min_p keep (huggingface/trl#6789).
     """
     off = {"top_p": (None, 1.0), "top_k": (None, 0, -1), "min_p": (None, 0.0)}
     asked = {name: getattr(args, name) for name in off} | (args.generation_kwargs or {})
@@ -55,9 +53,8 @@ def scaled_ratios_notice(args: GRPOConfig, trl_version: str) -> str | None:
     if not (cutting and corrects and Version(trl_version) < Version("1.17")):
         return None
     return (
-        f"{cutting} with vLLM and TRL {trl_version}: every importance ratio is multiplied by the probability that is "
-        "kept (huggingface/trl#6789, fixed in 1.17). Set top_p=1.0, top_k=0 and min_p=None, or "
-        "vllm_importance_sampling_correction=False."
+        f"{cutting} with vLLM and TRL {trl_version}: importance ratios are too small (huggingface/trl#6789, fixed in "
+        "1.17). Set top_p=1.0, top_k=0 and min_p=None, or vllm_importance_sampling_correction=False."
     )
 
 
@@ -68,12 +65,11 @@ def vision_token_ids(model_config: Any) -> list[int]:
 
 
 def suppress_vision_tokens(trainer: Any) -> None:
-    """Make the vision placeholders impossible to generate, with every engine.
+    """Make the vision placeholders impossible to generate, with every engine, beside what the user suppresses.
 
     If the policy samples a placeholder, the placeholders no longer match the image features, and the training forward
     of Qwen2.5-VL fails. Real models do so rarely, but it ends the run. TRL 1.16 suppresses the image token with the
-    transformers engine (`suppress_tokens`), but not the video token, and no token with vLLM. Biases and suppressions
-    that the user set are kept.
+    transformers engine (`suppress_tokens`), but not the video token, and no token with vLLM.
     """
     ids = vision_token_ids(trainer.model.config)
     if not ids:
@@ -94,9 +90,8 @@ def suppress_vision_tokens(trainer: Any) -> None:
 def reset_vision_embeddings(trainer: Any) -> None:
     """Empty the engine's cache of vision embeddings after every weight sync.
 
-    vLLM keeps vision embeddings by the hash of the image. TRL 1.16 empties the prefix cache after a weight sync, but
-    not this cache (huggingface/trl#7198). An image that comes again would be answered with embeddings of older weights
-    and trained on with new ones. With chosen prompts, images often come again.
+    vLLM keeps them by the hash of the image. TRL 1.16 empties the prefix cache after a weight sync, but not this one
+    (huggingface/trl#7198): an image that comes again would be answered with embeddings of older weights.
     """
     engine, sync_weights = trainer.vllm_generation, trainer.vllm_generation.sync_weights
 
@@ -122,9 +117,8 @@ def reset_vision_embeddings(trainer: Any) -> None:
 def reshard_before_sync(engine: Any) -> None:
     """Shard the weights again before `engine`, TRL's `VLLMGeneration`, gathers them one by one (FSDP2).
 
-    After a forward pass, torch leaves the root module's weights whole for the backward pass. Evaluations and initial
-    rollouts have no backward pass. An engine that sleeps gets its weights before each batch, and TRL 1.16
-    (`_iter_fsdp2_params`) then fails with "'Tensor' object has no attribute 'full_tensor'".
+    After a forward pass, torch leaves the root module's weights whole for the backward pass, which evaluations and
+    initial rollouts do not have. TRL 1.16 (`_iter_fsdp2_params`) then fails: "'Tensor' object has no 'full_tensor'".
     """
     iterate = engine._iter_fsdp2_params
 
@@ -142,8 +136,7 @@ def without_empty_images(model: Any, positional: Any, named: dict[str, Any]) -> 
     """Leave out the images of a forward pass that has none, as a hook before it.
 
     TRL 1.16 gives a micro-batch of rows without an image empty `pixel_values` if other rows of its generation batch
-    have images. Qwen2.5-VL (transformers 5.23) then fails with "expected a non-empty list of Tensors". Idefics3 gets
-    blank pixels, and fails with "cannot reshape tensor of 0 elements".
+    have images. Qwen2.5-VL (transformers 5.23) and Idefics3, which gets blank pixels, then fail.
     """
     pixels = named.get("pixel_values")
     if pixels is None:
