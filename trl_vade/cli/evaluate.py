@@ -28,8 +28,12 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-_numbers = lambda text: [int(word) for word in _words(text)]  # noqa: E731
-_pairs = lambda text: [_pair(word) for word in _words(text)]  # noqa: E731
+def _numbers(text: str) -> list[int]:
+    return [int(word) for word in _words(text)]
+
+
+def _pairs(text: str) -> list[tuple[str, str]]:
+    return [_pair(word) for word in _words(text)]
 
 
 def evaluate(

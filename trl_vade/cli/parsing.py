@@ -85,7 +85,7 @@ class Parser(TrlParser):
         self.add_argument("--config", help="A recipe of your own, a file in YAML. A flag goes before its values.")
 
     def read(self, arguments: list[str]) -> tuple[Any, ...]:
-        """Return what `arguments` say, an object for each dataclass; what cannot be is a `ConfigurationError`."""
+        """Return an object for each dataclass, or raise `ConfigurationError` where an option or a value is wrong."""
         try:
             *read, _, words = self.parse_args_and_config(arguments, return_remaining_strings=True)
         except REFUSALS as error:

@@ -9,7 +9,7 @@ from .recipes import TESTBED
 
 
 def run(arguments: list[str], *, plan: bool = False, as_json: bool = False) -> None:
-    """Train, launch, or print the `plan`, also `as_json`. What cannot be is a `ConfigurationError`; Ctrl-C is 130."""
+    """Train, launch, or print the `plan`, also `as_json`. Ctrl-C ends it with exit code 130, and no traceback."""
     quieten()
     from .parsing import Parser, read_command
 

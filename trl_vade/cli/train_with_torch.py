@@ -29,7 +29,7 @@ def train(*settings: Any) -> None:
 
 
 def main(script_args: VADEScriptArguments, training_args: VADEGRPOConfig, model_args: ModelConfig) -> None:
-    """Train, save and push as the arguments say; what is not on the Hub then is saved here, and a `HubError`."""
+    """Train, save and push as the arguments say. A failed push is a `HubError` after everything is saved here."""
     training_args.output_dir = training_args.output_dir.replace("{vade_sampler}", setting(training_args, "sampler"))
     resume = training_args.resume_from_checkpoint
     resume = resume == "true" if resume in ("true", "false") else resume

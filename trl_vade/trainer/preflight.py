@@ -116,8 +116,8 @@ def why_not_chosen(args: GRPOConfig, rows: Any, trainer_class: type) -> str | No
 def settle_choice(args: GRPOConfig, rows: Any, trainer_class: type) -> bool:
     """Return whether a sampler can choose from `rows`. Else make the run uniform, and say so.
 
-    `vade_sampler` is then set to `"uniform"` in `args`, and a mark that tells it from the user's. Settings that ask
-    for what cannot be are a `ConfigurationError`.
+    `vade_sampler` is then set to `"uniform"` in `args`, and a mark that tells it from the user's. A setting that
+    does not fit the rows, or asks for a sampler that cannot choose, is a `ConfigurationError`.
     """
     reason = why_not_chosen(args, rows, trainer_class)
     if reason is None:

@@ -81,7 +81,7 @@ class VADEReportCallback(HarmlessCallback):
 
 
 def live_run(trainer: Any) -> Run | None:
-    """Return the run of `trainer` so far, as `record.read_run` would; None before a score, or if lines lack."""
+    """Return the run of `trainer` so far, as `record.read_run` would; None before a score, or for a cut log."""
     if trainer.selection is None or not trainer.selection.sampler.posterior.step:
         return None  # an existing log would be an earlier run's
     log = trainer.selection.feedback.log
