@@ -25,6 +25,7 @@ from .report import live_run
 from .run_facts import run_names
 
 ENOUGH = 2  # epochs; below it the posterior knows too little of most rows
+FEW = 8  # rows of a generation batch; TRL's defaults make one on a process
 
 
 class Bar(ProgressCallback):
@@ -149,7 +150,8 @@ def header(trainer: Any, max_steps: int) -> Iterator[str]:
     share, least = batches * groups / rows, "at least " if args.vade_dynamic_sampling else ""  # refills draw more rows
     yield (
         f"{rows:,} rows; a generation batch is {groups:,} {'row' if groups == 1 else 'rows'} x "
-        f"{trainer.num_generations} = {groups * trainer.num_generations:,} completions; {batches:,} batches = {least}"
+        f"{trainer.num_generations} = {groups * trainer.num_generations:,} completions"
+        f"{' (few rows: raise gradient_accumulation_steps)' if groups < FEW else ''}; {batches:,} batches = {least}"
         + (f"{share:.1f} epochs" if share >= 1 else f"{100 * share:.2g} % of the rows")
     )
     if selection is None or not is_adaptive(args) or setting(args, "posterior_init") != "prior":
