@@ -15,8 +15,8 @@ hold 60 GB of them. Nothing is generated: completions and rewards are given (see
 4. Images: a generation batch by stock TRL and by ours, with images TRL's way, once in the processor and the buffer, in
    the vision tower as well, and with the completions of a row side by side, in turn.
 5. Update: at each live share, stock TRL, ours without thinning and ours with it, in turn, without a KL term.
-6. SmolLM2, with `--packed`: vanilla GRPO and the default, tuned alike, then side by side on three seeds for
-   `--arm_minutes` (see `eval.benchmarks.smollm`).
+6. SmolLM2, with `--packed`: vanilla GRPO, the default and the default with replay, side by side on three seeds for so
+   many `--batches` (see `eval.benchmarks.smollm`).
 
 A part that would end after `--minutes`, going by the longest one of its kind, is left out, and the report names it. It
 also names a part that failed. On a GPU of less memory take fewer `--layers`.
@@ -75,15 +75,14 @@ def measure(options: argparse.Namespace, schedule: Schedule) -> None:
 
 
 def smollm(options: argparse.Namespace) -> dict[str, Any]:
-    """Tune both arms and train them, from the same weights; return their points."""
+    """Train the arms from the same weights; return their points."""
     if torch.cuda.is_available():
         torch.cuda.empty_cache()  # the runs are processes of their own
-    flags = ["train", "--packed", str(options.packed), "--seeds", "3", "--workers", "8"]
+    flags = ["train", "--packed", str(options.packed), "--seeds", "3", "--workers", "9"]
     if options.tiny:
-        flags = [*flags[:-2], "--tiny", "--steps", "2", "--every", "2"]
+        flags = [*flags[:-2], "--tiny"]
     with tempfile.TemporaryDirectory() as runs:
-        minutes = ["--minutes", str(options.arm_minutes), "--tune_minutes", str(options.arm_minutes / 3)]
-        return train_smollm([*flags, *minutes, "--runs", runs])
+        return train_smollm([*flags, "--batches", str(2 if options.tiny else options.batches), "--runs", runs])
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -97,7 +96,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, help=f"of what is timed ({REAL.repeats}; tiny: {TINY.repeats})")
     parser.add_argument("--layers", type=int, help="of the decoder (all)")
     parser.add_argument("--packed", type=Path, metavar="FOLDER", help="SmolLM2, made by eval.benchmarks.smollm pack")
-    parser.add_argument("--arm_minutes", type=float, default=1.8, help="of the runs of SmolLM2 (1.8); tuning: a third")
+    parser.add_argument("--batches", type=int, default=20, help="of the runs of SmolLM2 (20)")
     parser.add_argument("--output", type=Path, metavar="FILE", help="write all figures there, as JSON")
     options = parser.parse_args(arguments)
     if not options.tiny and not torch.cuda.is_available():

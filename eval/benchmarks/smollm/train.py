@@ -1,12 +1,12 @@
-"""Vanilla GRPO and the default, tuned alike, run beside each other: through `VADEGRPOTrainer`, with the real model."""
+"""Vanilla GRPO, the default, and the default with replay, beside each other: through `VADEGRPOTrainer`."""
 
 import argparse
 import json
 import multiprocessing
-import time
+import shutil
 from collections import defaultdict
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,43 +18,55 @@ from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.files import save_whole
 
 from ..learning.curves import share_interval, table
-from .model import LONGEST, exact_reward, load, prepare, rates_of
+from .model import LONGEST, complete, exact_reward, load, prepare, rates_of
 
-ARMS: dict[str, dict[str, Any]] = {"vanilla": {"vade_sampler": "uniform"}, "default": {}}
-SHAPES, RATES = ((64, 4), (32, 8)), (1e-5, 4e-5)  # groups and completions of each; the first is the one untuned
+GROUPS, GENERATIONS = 64, 4
+ARMS: dict[str, dict[str, Any]] = {
+    "vanilla": {"vade_sampler": "uniform", "vade_down_sampling": "lossless"},  # the same weights, for less time
+    "default": {},
+    "default, replay": {"vade_replay": 4},
+}
+PASSES, RATES = (1, 4), (1e-5, 4e-5)  # what `--tune_batches` tries
+CHOSEN = dict.fromkeys(ARMS, (1, 1e-5))  # of these, without a tuning
 
 
 class Score(TrainerCallback):
-    """Notes score, rollouts and seconds; ends the run in time."""
+    """Notes the score, the rollouts and the seconds by part."""
 
-    def __init__(self, minutes: float, every: int, of: Any, tokenizer: Any, file: Path):
-        self.minutes, self.every, self.of, self.tokenizer, self.file = minutes, every, of, tokenizer, file
-        self.start, self.points = 0.0, json.loads(file.read_text()) if file.exists() else []
-        self.before = self.points[-1]["seconds"] if self.points else 0.0
+    def __init__(self, every: int, of: Any, tokenizer: Any, file: Path):
+        self.every, self.of, self.tokenizer, self.file = every, of, tokenizer, file
+        self.points = json.loads(file.read_text()) if file.exists() else []
         self.trainer: Any = None
 
     def look(self) -> None:
-        began = time.perf_counter()
-        model = self.trainer.model
-        model.eval()
-        score = rates_of(model, self.tokenizer, self.of, 4).mean() / 4
-        model.train()
-        self.start += time.perf_counter() - began  # scoring is no training
-        feedback = self.trainer.selection.feedback
-        point = {"step": self.trainer.state.global_step, "rollouts": feedback.rollouts, "score": float(score)}
-        self.points.append(point | {"seconds": self.before + time.perf_counter() - self.start})
+        trainer = self.trainer
+        trainer.model.eval()
+        score = rates_of(trainer.model, self.tokenizer, self.of, 4).mean() / 4
+        trainer.model.train()
+        feedback, passes = trainer.selection.feedback, trainer.args.num_iterations
+        seconds = dict(feedback.seconds)
+        seconds["seconds"] = seconds.pop("step")
+        seconds["update"] = seconds["seconds"] - seconds["selection"] - seconds["generation"]
+        point = {"batch": trainer.state.global_step // passes, "rollouts": feedback.rollouts, "score": float(score)}
+        self.points.append(point | seconds)
         save_whole(self.file, json.dumps(self.points).encode())
 
     def on_train_begin(self, args, state, control, **kwargs):
-        self.start = time.perf_counter()
-        if not self.points:
+        if not self.points or self.points[-1]["batch"] < state.global_step // args.num_iterations:
             self.look()
 
-    def on_step_end(self, args, state, control, **kwargs):
-        control.should_training_stop |= self.before + time.perf_counter() - self.start > 60 * self.minutes
-        control.should_save |= control.should_training_stop and args.save_strategy != "no"
-        if state.global_step % self.every == 0 or control.should_training_stop:
-            self.look()
+    def on_save(self, args, state, control, **kwargs):
+        self.look()
+
+
+class ReadsPromptsOnce(VADEGRPOTrainer):
+    """Generates by `complete` in place of transformers, which reads a prompt for each of its completions."""
+
+    def _generate_single_turn(self, prompt_ids, *more, **named):
+        tokens = {"eos": self.processing_class.eos_token_id, "pad": self.processing_class.pad_token_id}
+        generator = torch.Generator(self.model.device).manual_seed(1_000_000 * self.args.seed + self.state.global_step)
+        found = complete(self.model, prompt_ids[::GENERATIONS], GENERATIONS, generator, **tokens)
+        return [answer for answers in found for answer in answers], None
 
 
 @dataclass(frozen=True)
@@ -62,56 +74,57 @@ class Run:
     """What differs between runs."""
 
     arm: str
-    groups: int
-    generations: int
+    passes: int
     rate: float
     seed: int
 
     def __str__(self) -> str:
-        return f"{self.arm}-{self.groups}x{self.generations}-{self.rate:g}-{self.seed}"
+        return f"{self.arm}, {self.passes}, {self.rate:g}, {self.seed}"
 
 
-def train_one(options: argparse.Namespace, run: Run, minutes: float) -> list[dict[str, float]]:
-    """Train a run for so long in all; return its points. One of more than half an hour goes on where it was."""
-    model, tokenizer, made = prepare(options)
+def train_one(options: argparse.Namespace, run: Run, batches: int) -> list[dict[str, float]]:
+    """Train a run, or go on where it was; return its points."""
     folder, on_cpu = options.runs / str(run), not torch.cuda.is_available()
     folder.mkdir(parents=True, exist_ok=True)
-    if not (saves := minutes > 30):  # such a run begins anew
-        (folder / "score.json").unlink(missing_ok=True)
-    score = Score(minutes, options.every, made["score"], tokenizer, folder / "score.json")
+    file, every = folder / "score.json", min(options.every, batches)
+    if file.exists() and json.loads(file.read_text())[-1]["batch"] >= batches:
+        return json.loads(file.read_text())
+    torch.set_num_threads(max(torch.get_num_threads() // options.workers, 1))
+    model, tokenizer, made = prepare(options)
+    score = Score(every, made["score"], tokenizer, file)
     args = VADEGRPOConfig(
         str(folder / "run"),
-        per_device_train_batch_size=run.groups * run.generations // 8,
+        per_device_train_batch_size=GROUPS * GENERATIONS // 8,
         gradient_accumulation_steps=8,
-        num_generations=run.generations,
+        num_generations=GENERATIONS,
+        num_iterations=run.passes,
         max_completion_length=LONGEST,
-        max_steps=options.steps,
+        max_steps=batches * run.passes,
         learning_rate=run.rate,
         lr_scheduler_type="constant",
         beta=0.0,
         seed=run.seed,
         use_cpu=on_cpu,
-        bf16=False,
-        tf32=None if on_cpu else True,
+        bf16=True,
         gradient_checkpointing=False,
         dataloader_pin_memory=False,
-        save_strategy="steps" if saves else "no",
-        save_steps=options.every,
+        save_strategy="steps",
+        save_steps=every * run.passes,
         save_total_limit=1,
         report_to="none",
-        logging_steps=options.every,
+        logging_steps=every * run.passes,
         **ARMS[run.arm],
     )
-    trainer = VADEGRPOTrainer(model, exact_reward, args, made["pool"], processing_class=tokenizer, callbacks=[score])
+    trainer = ReadsPromptsOnce(model, exact_reward, args, made["pool"], processing_class=tokenizer, callbacks=[score])
     score.trainer = trainer
     trainer.train("auto")
     return score.points
 
 
-def train_all(options: argparse.Namespace, runs: list[Run], minutes: float) -> list[dict[str, Any]]:
+def train_all(options: argparse.Namespace, runs: list[Run], batches: int) -> list[dict[str, Any]]:
     """Train so many runs at a time as there are workers."""
-    load(options.packed, tiny=options.tiny)  # once
-    work = [options] * len(runs), runs, [minutes] * len(runs)
+    prepare(options)  # once
+    work = [options] * len(runs), runs, [batches] * len(runs)
     if options.workers == 1:
         made = [*map(train_one, *work)]
     else:
@@ -121,42 +134,49 @@ def train_all(options: argparse.Namespace, runs: list[Run], minutes: float) -> l
 
 
 def train(options: argparse.Namespace) -> dict[str, Any]:
-    """Tune the arms if there is time for it, then train the best of each on every seed; return all points."""
-    best, tuned = [Run(arm, *SHAPES[0], RATES[0], 0) for arm in ARMS], []
-    if options.tune_minutes:
-        every = [Run(arm, *shape, rate, options.seed) for arm in ARMS for shape in SHAPES for rate in RATES]
-        tuned = train_all(options, every, options.tune_minutes)
+    """Tune the arms alike, if that is asked for, then train the best of each on every seed; return all points."""
+    load(options.packed, tiny=options.tiny)
+    best, tuned = [Run(arm, *CHOSEN[arm], 0) for arm in ARMS], []
+    if options.tune_batches:
+        every = [Run(arm, passes, rate, options.seed) for arm in ARMS for passes in PASSES for rate in RATES]
+        tuned = train_all(options, every, options.tune_batches)
+        for run in every:  # gigabytes; their points stay
+            shutil.rmtree(options.runs / str(run) / "run", ignore_errors=True)
         means = [np.mean([point["score"] for point in run["points"]]) for run in tuned]
         heights = dict(zip(every, means, strict=True))
         best = [max((run for run in every if run.arm == arm), key=heights.__getitem__) for arm in ARMS]
     seeds = range(options.seed + 1, options.seed + 1 + options.seeds)
-    runs = [Run(*astuple(run)[:-1], seed) for seed in seeds for run in best]
-    return {"tuned": tuned, "runs": train_all(options, runs, options.minutes)}
+    runs = [replace(run, seed=seed) for seed in seeds for run in best]
+    return {"tuned": tuned, "runs": train_all(options, runs, options.batches)}
 
 
 def tables(found: dict[str, Any]) -> list[str]:
     """A line for each run, and what the default saves."""
     lines = []
-    head = ["batch", "learning rate", "seed", "steps", "rollouts", "seconds", "score: first", "mean", "last"]
+    head = ["passes", "learning rate", "seed", "batches", "rollouts", "seconds a batch: generation", "update"]
+    head += ["score: first", "mean", "last"]
     for name in ("tuned", "runs"):
         if found.get(name):
             lines += ["", table([f"{name}: arm", *head], [line(each) for each in found[name]])]
-    return [*lines, "", against_vanilla(found["runs"])] if found.get("runs") else lines
+    return [*lines, "", *against_vanilla(found["runs"])] if found.get("runs") else lines
 
 
 def line(run: dict[str, Any]) -> list[Any]:
     last, scores = run["points"][-1], [point["score"] for point in run["points"]]
-    of_run = [run["arm"], f"{run['groups']} x {run['generations']}", f"{run['rate']:g}", run["seed"]]
-    heights = [f"{height:.3f}" for height in (scores[0], np.mean(scores), scores[-1])]
-    return [*of_run, last["step"], f"{last['rollouts']:,}", f"{last['seconds']:.0f}", *heights]
+    of_run = [run["arm"], run["passes"], f"{run['rate']:g}", run["seed"], last["batch"], f"{last['rollouts']:,}"]
+    seconds = [f"{last[part] / max(last['batch'], 1):.1f}" for part in ("generation", "update")]
+    return [*of_run, *seconds, *(f"{height:.3f}" for height in (scores[0], np.mean(scores), scores[-1]))]
 
 
-def against_vanilla(runs: list[dict[str, Any]]) -> str:
-    """Shares of vanilla's rollouts and seconds with which the default reaches vanilla's last score, of all seeds."""
+def against_vanilla(runs: list[dict[str, Any]]) -> list[str]:
+    """Shares of vanilla's rollouts and seconds with which each arm reaches vanilla's last score, of all seeds."""
     arms = defaultdict(list)
     for run in runs:
         figures = {what: [point[what] for point in run["points"]] for what in ("rollouts", "seconds", "score")}
         arms[run["arm"]].append({"seed": run["seed"], "batches": figures["rollouts"][-1] / 256, **figures})
-    shares = {what: share_interval(arms["default"], arms["vanilla"], what) for what in ("rollouts", "seconds")}
-    told = [f"{share:.0%} of its {what} ({low:.0%} to {high:.0%})" for what, (share, low, high) in shares.items()]
-    return f"The default reaches vanilla's last score with {' and '.join(told)}."
+    said = []
+    for arm in [arm for arm in arms if arm != "vanilla"]:
+        shares = {what: share_interval(arms[arm], arms["vanilla"], what) for what in ("rollouts", "seconds")}
+        told = [f"{share:.0%} of its {what} ({low:.0%} to {high:.0%})" for what, (share, low, high) in shares.items()]
+        said.append(f"{arm}: vanilla's last score with {' and '.join(told)}.")
+    return said

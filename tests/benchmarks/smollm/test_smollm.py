@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from eval.benchmarks.smollm.__main__ import main
 from eval.benchmarks.smollm.model import GGUF, TASKS, exact_reward, load, prepare, questions, rows, sample
 from eval.benchmarks.smollm.study import parts_of_variance, useful_shares
-from eval.benchmarks.smollm.train import RATES, SHAPES
+from eval.benchmarks.smollm.train import ARMS, PASSES, RATES
 
 pytestmark = pytest.mark.benchmark
 
@@ -78,33 +78,36 @@ def flags(tmp_path):
     ]
 
 
-def test_the_program_in_small_goes_on_where_it_was(flags, capsys):
+def test_the_program_in_small_goes_on_where_it_was(flags, capsys, tmp_path):
     found = main(["study", *flags, "--seeds", "2"])
     assert found["rows"] == 64
     assert {*found["pass_rates"]} == {"t 1", "t 2"}
-    main(["train", *flags, "--steps", "2", "--every", "2"])
-    found = main(["train", *flags, "--steps", "4", "--every", "2"])
-    assert [run["arm"] for run in found["runs"]] == ["vanilla", "default"]
-    for run in found["runs"]:
-        assert [point["step"] for point in run["points"]] == [0, 2, 4]
-        assert [point["rollouts"] for point in run["points"]] == [0, 512, 1024]
-    assert "The default reaches vanilla's last score with" in capsys.readouterr().out
+    shorter = ["train", *flags, "--every", "1", "--batches"]
+    whole = main([*shorter, "2", "--runs", str(tmp_path / "whole")])
+    main([*shorter, "1"])
+    found = main([*shorter, "2"])
+    assert [run["arm"] for run in found["runs"]] == [*ARMS]
+    for run, other in zip(found["runs"], whole["runs"], strict=True):
+        assert [point["batch"] for point in run["points"]] == [0, 1, 2]
+        assert [point["rollouts"] for point in run["points"]] == [0, 256, 512]
+        assert [point["score"] for point in run["points"]] == [point["score"] for point in other["points"]]
+    assert "default, replay: vanilla's last score with" in capsys.readouterr().out
 
 
-def test_both_arms_are_tuned_alike_and_the_best_runs_on_every_seed(flags, monkeypatch):
-    """A made-up score: vanilla is best at the higher rate, the default with the second shape."""
+def test_all_arms_are_tuned_alike_and_the_best_runs_on_every_seed(flags, monkeypatch):
+    """A made-up score: vanilla is best at the higher rate, the others with more passes."""
 
-    def scored(options, run, minutes):
-        best = run.rate == RATES[1] if run.arm == "vanilla" else (run.groups, run.generations) == SHAPES[1]
-        return [{"step": 1, "rollouts": 256 * step, "seconds": 1.0, "score": step * best} for step in (0, 1)]
+    def scored(options, run, batches):
+        best = run.rate == RATES[1] if run.arm == "vanilla" else run.passes == PASSES[1]
+        point = dict.fromkeys(("batch", "rollouts", "seconds", "generation", "update"), 1.0)
+        return [point | {"rollouts": 256 * n, "score": n * best} for n in (0, 1)]
 
     monkeypatch.setattr("eval.benchmarks.smollm.train.train_one", scored)
-    found = main(["train", *flags, "--tune_minutes", "1", "--seeds", "2"])
-    assert len(found["tuned"]) == 2 * len(SHAPES) * len(RATES)
-    runs = [(run["arm"], run["groups"], run["rate"], run["seed"]) for run in found["runs"]]
-    assert runs == [
-        (arm, *best, seed) for seed in (1, 2) for arm, best in (("vanilla", (64, 4e-5)), ("default", (32, 1e-5)))
-    ]
+    found = main(["train", *flags, "--tune_batches", "1", "--seeds", "2"])
+    assert len(found["tuned"]) == len(ARMS) * len(PASSES) * len(RATES)
+    best = {arm: (1, 4e-5) if arm == "vanilla" else (4, 1e-5) for arm in ARMS}
+    runs = [(run["arm"], run["passes"], run["rate"], run["seed"]) for run in found["runs"]]
+    assert runs == [(arm, *best[arm], seed) for seed in (1, 2) for arm in ARMS]
 
 
 def test_a_step_of_a_learning_rate_moves_the_weights(flags):
