@@ -1,15 +1,12 @@
 """Loading ahead in real training on images: nothing but time comes of it."""
 
-import inspect
 import threading
-import time
 from functools import partial
 
 import datasets
 import pytest
 from datasets import Dataset
 from PIL import Image
-from trl import GRPOTrainer
 
 from tests.support.marks import slow, slow_but
 from tests.support.refusals import refused
@@ -53,20 +50,16 @@ def prefetches(monkeypatch):
 
 
 def assert_nothing_runs_on(trainer):
-    for _ in range(600):
-        if not any(thread.name.startswith("trl_vade-decode") for thread in threading.enumerate()):
-            break
-        time.sleep(0.1)
-    assert not any(thread.name.startswith("trl_vade-decode") for thread in threading.enumerate())
+    for thread in threading.enumerate():
+        if thread.name.startswith("trl_vade-decode"):
+            thread.join(timeout=60)
+            assert not thread.is_alive()
     assert not trainer.selection.loader.decoder._begun
 
 
 CASES = {
     "default": {},
-    "uniform, with loader workers asked for": {
-        "vade_sampler": "uniform",
-        "dataloader_num_workers": 2,
-    },
+    "uniform, with loader workers asked for": {"vade_sampler": "uniform", "dataloader_num_workers": 2},
     "two iterations of two accumulations": {"num_iterations": 2, "steps_per_generation": 2, "max_steps": 6},
     "dynamic sampling": {"vade_dynamic_sampling": True},
 }
@@ -147,9 +140,3 @@ def test_a_damaged_image_ends_the_run_at_the_batch_that_chose_its_row_and_names_
         trainer.train()
     assert trainer.state.global_step == trainer.selection.sampler.posterior.step == 2
     assert_nothing_runs_on(trainer)
-
-
-def test_trl_still_counts_micro_batches_in_step_and_buffers_inputs():
-    """`generation_is_due` rests on these two names of TRL 1.16."""
-    source = inspect.getsource(inspect.unwrap(GRPOTrainer._prepare_inputs))
-    assert "self._step % generate_every == 0 or self._buffered_inputs is None" in source

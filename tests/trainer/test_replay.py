@@ -39,14 +39,8 @@ from trl_vade.trainer.batch_rows import joined, loss_mask
 from trl_vade.trainer.grpo_config import with_vade_defaults
 from trl_vade.trainer.replay import Replay
 
-SGD = {
-    "learning_rate": 0.3,
-    "lr_scheduler_type": "constant",
-    "optim": "sgd",
-    "max_grad_norm": 1e9,
-    "max_steps": 2,
-    "epsilon": 0.18,
-}
+SGD = {"learning_rate": 0.3, "lr_scheduler_type": "constant", "optim": "sgd", "max_grad_norm": 1e9, "max_steps": 2}
+SGD |= {"epsilon": 0.18}
 
 
 def second_group(calls):
@@ -84,9 +78,7 @@ def in_trls_form(first, second, places, logps):
     made["advantages"] = torch.cat([first["advantages"], second["advantages"]])[places]
     made["old_per_token_logps"] = pad([logps[place] for place in places], padding_value=0.0)
     made["num_items_in_batch"] = made["completion_mask"].sum()
-    made["tool_mask"] = (
-        made["completion_mask"] * (made["advantages"] != 0)[:, None]
-    )  # a KL term is of the others alone
+    made["tool_mask"] = made["completion_mask"] * (made["advantages"] != 0)[:, None]  # a KL term is of these alone
     return made
 
 
@@ -110,14 +102,9 @@ def passed(trainer, batch, model=None):
         {"loss_type": "luspo", "importance_sampling_level": "sequence", "epsilon": 0.35},
         {"loss_type": "sapo"},
         {"loss_type": "grpo", "importance_sampling_level": "sequence", "delta": 1.5},
-        {"loss_type": "grpo", "per_device_train_batch_size": 4, "gradient_accumulation_steps": 4},
+        {"loss_type": "grpo"} | SPLIT,
         {"off_policy_mask_threshold": 1e-4},
-        {
-            "beta": 0.5,
-            "vade_down_sampling": "live",
-            "per_device_train_batch_size": 4,
-            "gradient_accumulation_steps": 4,
-        },
+        {"beta": 0.5, "vade_down_sampling": "live"} | SPLIT,
     ],
     ids=str,
 )
@@ -268,12 +255,6 @@ def test_rows_of_other_widths_are_padded_as_trl_pads_and_what_they_lack_stands_f
     assert (both["num_images"], [len(each) for each in both["pixel_values"]]) == ([1, 0], [2, 0])
     both = joined([part(2, 3, importance_sampling_ratio=of_row), part(2, 1, importance_sampling_ratio=of_row)])
     assert both["importance_sampling_ratio"].tolist() == [[0.5], [0.5]]
-
-
-def test_a_group_comes_whole_or_not_at_all(run):
-    trainer = run(lambda completions, **columns: [i % 2 for i in range(len(completions))], vade_replay=1, max_steps=1)
-    older = [trainer._batch.thinning.replay._older({}, room, trainer._buffered_inputs, None) for room in (3, 7, 16)]
-    assert [len(each["vade_group"]) if each else 0 for each in older] == [0, 4, 16]
 
 
 @pytest.mark.parametrize(("before", "after"), [(0, 2), (2, 0)])

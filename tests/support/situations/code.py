@@ -117,6 +117,7 @@ class Narrated(Board):
 def environments(factory, **more):
     def given(side):
         def moves(environments, **columns):
+            assert {len(each.board) + each.moves for each in environments} == {4}  # each takes from a list of its own
             side.seen.append([each.moves for each in environments])
             return [float(number % 2) for number in side.seen[-1]]
 
@@ -131,9 +132,12 @@ def two_kinds():
 
 
 def rollout(prompts, trainer):
-    """A rollout function that generates by itself."""
+    """A rollout function that generates by itself, and plays on in the prompts that it was handed."""
     prompt_ids = trainer._tokenize_prompts(prompts)[0]
     completion_ids, _ = trainer._generate_single_turn(prompt_ids, None, {}, trainer.num_generations)
+    for prompt in prompts:
+        assert len(prompt) == 1
+        prompt.append({"role": "user", "content": "say"})
     logprobs = [[0.0] * len(ids) for ids in completion_ids]
     lengths = [len(ids) for ids in completion_ids]
     return {"prompt_ids": prompt_ids, "completion_ids": completion_ids, "logprobs": logprobs, "lengths": lengths}

@@ -55,6 +55,16 @@ def given(side):
     return {"reward_funcs": reward}
 
 
+def drawing(side):
+    def reward(completions, image, **columns):
+        for number, each in enumerate(image):
+            assert not (np.asarray(each) == (1, 2, 3)).all(-1).any()
+            each.load()[number, 0] = (1, 2, 3)
+        return given(side)["reward_funcs"](completions)
+
+    return {"reward_funcs": reward}
+
+
 def with_lora(side):
     from peft import LoraConfig
 
@@ -70,6 +80,7 @@ VISION = {
     "lists of images": Situation({}, given, lists_of_images, **MODEL),
     "images that a transform opens": Situation({}, given, opened_by_a_transform, **MODEL),
     "images in the content": Situation({}, given, blocks_in_the_content, **MODEL),
+    "a reward that draws into the pictures": Situation({}, drawing, one_image, **MODEL),
     "LoRA on images": Situation({}, with_lora, one_image, **MODEL),
     "images evaluated": Situation(
         {"eval_strategy": "steps", "eval_steps": 1, "per_device_eval_batch_size": 8},
