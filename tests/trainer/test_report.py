@@ -87,8 +87,8 @@ def test_as_many_tasks_as_names_of_rows_are_none(reported, text_rows, monkeypatc
 def test_a_report_is_a_callback_that_can_be_removed_and_a_run_without_a_selection_leaves_none(run, reported):
     without = run(max_steps=1)
     _, plain = reported(vade_sampler="uniform", shuffle_dataset=False)
-    for folder in (Path(without.args.output_dir), plain):
-        assert not any((folder / name).exists() for name in FILES)
+    assert not any((Path(without.args.output_dir) / name).exists() for name in FILES)
+    assert not (plain / SUMMARY_FILE).exists()
 
 
 def test_a_report_that_fails_is_a_warning_and_the_training_succeeds(reported, tmp_path, caplog):
