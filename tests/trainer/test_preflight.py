@@ -54,6 +54,11 @@ UNCHOSEN = {  # by the reason that is said: settings, rows, trainer
 }
 
 
+for name in ("dispatch_batches", "split_batches"):
+    settings = {"accelerator_config": {name: True}}
+    UNCHOSEN[f"accelerator_config.{name}=True"] = (settings, as_they_are, VADEGRPOTrainer)
+
+
 @pytest.mark.parametrize("reason", UNCHOSEN)
 @pytest.mark.parametrize("config", [VADEGRPOConfig, GRPOConfig])
 def test_where_no_sampler_can_choose_the_default_is_uniform_with_one_line_and_a_choice_asked_for_is_refused(
