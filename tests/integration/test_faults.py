@@ -1,7 +1,5 @@
 """Every case of `python -m eval.benchmarks.faults`, in its shortened form; `-m slow` has the kills and the rest."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -74,11 +72,3 @@ def test_a_kill_that_loses_something_counts(bench):
     row = runs.result("kill")
     assert (row.tries, row.survived, row.lost) == (1, 0, 1)
     assert "LOST the run after kill 1: raised: CheckpointIncompleteError" in row.note
-
-
-@pytest.mark.slow
-def test_the_report_is_one_command_and_its_status_says_whether_anything_was_lost():
-    command = [sys.executable, "-m", "eval.benchmarks.faults", "--report", "--quick", "--only", "kill-in-second-save"]
-    finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
-    assert finished.returncode == 0, finished.stderr[-3000:]
-    assert "3 tries, 0 lost" in finished.stdout

@@ -24,7 +24,9 @@ from tests.support.runs import (
     assert_same_end,
     first_letter,
     logged,
+    odd_length,
     rows_with_images,
+    unique_letters,
     weights,
 )
 from tests.support.situations import SITUATIONS
@@ -103,15 +105,6 @@ def assert_same_run(resumed, whole):
     assert resumed.selection.feedback.signal.facts == whole.selection.feedback.signal.facts
     assert resumed.state.num_input_tokens_seen == whole.state.num_input_tokens_seen
     assert full_history(resumed)[:-1] == full_history(whole)[:-1]  # the last has the mean loss since the resume
-
-
-def unique_letters(completions, **columns):
-    """TRL's own first example: dense, and never 0 or 1."""
-    return [float(len(set(text_of(each))) + 5) for each in completions]
-
-
-def odd_length(completions, **columns):
-    return [float(len(text_of(each)) % 2) for each in completions]
 
 
 IMAGES = {"model": "vision_model_path", "reward": first_letter}

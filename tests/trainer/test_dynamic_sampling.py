@@ -17,7 +17,6 @@ from tests.support.marks import slow, slow_but
 from tests.support.own_samplers import OWN
 from tests.support.rows import make_text_rows
 from tests.support.runs import assert_same_end, first_letter, logged, make_trainer, rows_with_images
-from trl_vade import VADEGRPOTrainer
 from trl_vade.selection.log import SelectionLog
 from trl_vade.selection.outcomes import rows_with_gradient
 from trl_vade.trainer.batch import logger
@@ -363,22 +362,3 @@ def test_a_gradient_is_what_trl_makes_an_advantage_of(made, text_rows, normalise
     assert 8 < ours.sum() < 32
     rounded = np.array([[[0.1 + 0.2], [0.3], [np.float32(0.3)]], [[1000.00001], [1000.0], [1000.0]]])
     assert not rows_with_gradient(rounded, np.array([1.0]), normalise=normalise).any()
-
-
-# ------------------------------------------------------------------------------------------------------ safeguards
-
-
-class OwnBatch(VADEGRPOTrainer):
-    asked = 0
-
-    def _generate(self, prompts):
-        self.asked += len(prompts)
-        ids = self._tokenize_prompts(prompts)[0]
-        answers = [[5 + (self.asked + i) % 7, 2] for i in range(len(ids))]
-        return ids, answers, None, self.processing_class.batch_decode(answers), None, {}, None, []
-
-
-def test_a_subclass_that_generates_is_asked_once_for_each_completion(refilled):
-    trainer, trained = refilled(trainer_class=OwnBatch, max_steps=2)
-    assert trainer.asked == trainer.selection.feedback.rollouts > 2 * 16
-    assert (torch.cat(trained.advantages()) != 0).any()

@@ -10,8 +10,8 @@ from PIL import Image
 
 from tests.support.marks import slow, slow_but
 from tests.support.refusals import refused
-from tests.support.rows import numbered_rows, text_of
-from tests.support.runs import StopAfter, assert_same_end
+from tests.support.rows import numbered_rows
+from tests.support.runs import StopAfter, assert_same_end, odd_length
 from trl_vade.errors import ImageDecodeError
 from trl_vade.samplers.snapshot import state_digest
 from trl_vade.selection.log import SelectionLog
@@ -24,14 +24,10 @@ def rows_with_pictures():
     return rows.map(lambda row: {"prompt": [{"role": "user", "content": row["prompt"]}]})
 
 
-def is_short(completions, **columns):
-    return [float(len(text_of(completion)) % 2) for completion in completions]
-
-
 @pytest.fixture
 def start(made, vision_model_path):
     """Make a trainer of four steps on `rows_with_pictures`."""
-    return lambda reward=is_short, rows=None, **settings: made(
+    return lambda reward=odd_length, rows=None, **settings: made(
         reward, rows or rows_with_pictures(), model=vision_model_path, **{"max_steps": 4} | settings
     )
 
@@ -113,7 +109,7 @@ def test_the_next_batch_is_begun_after_each_but_the_last_and_after_its_last_refi
 def fails_later(completions, trainer_state, **columns):
     if trainer_state.global_step == 1:
         raise ConnectionError("the judge is gone")
-    return is_short(completions)
+    return odd_length(completions)
 
 
 def test_a_run_that_ends_early_gives_up_what_it_had_begun(start, prefetches):

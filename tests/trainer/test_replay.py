@@ -237,15 +237,13 @@ def test_where_every_group_has_a_gradient_and_without_replay_the_weights_are_tho
 def test_rows_of_other_widths_are_padded_as_trl_pads_and_what_they_lack_stands_for_nothing():
     """Above all vLLM's ratio is 1 where there is no token: VESPO takes the sum of its logarithm over all places."""
 
-    def part(prompt, completion, **more):
+    def part(prompt, completion, ratio, **more):
         made = {name: torch.ones(1, prompt) for name in ("prompt_ids", "prompt_mask")}
         made |= {name: torch.ones(1, completion) for name in ("completion_ids", "completion_mask")}
-        return made | {"advantages": torch.ones(1)} | more
+        return made | {"advantages": torch.ones(1), "importance_sampling_ratio": torch.full((1, ratio), 0.5)} | more
 
     images = {"pixel_values": [torch.ones(2, 1)], "num_images": [1], "mm_token_type_ids": torch.ones(1, 5)}
-    ratio, of_row = (torch.full((1, width), 0.5) for width in (3, 1))
-    wide = part(2, 3, importance_sampling_ratio=ratio, tool_mask=torch.zeros(1, 3), **images)
-    both = joined([wide, part(4, 1, importance_sampling_ratio=ratio[:, :1])], pad_token_id=7)
+    both = joined([part(2, 3, 3, tool_mask=torch.zeros(1, 3), **images), part(4, 1, 1)], pad_token_id=7)
     assert both["prompt_ids"].tolist() == [[7, 7, 1, 1], [1, 1, 1, 1]]
     assert both["completion_ids"].tolist() == [[1, 1, 1], [1, 7, 7]]
     assert both["completion_mask"].tolist() == [[1, 1, 1], [1, 0, 0]]
@@ -253,8 +251,8 @@ def test_rows_of_other_widths_are_padded_as_trl_pads_and_what_they_lack_stands_f
     assert both["tool_mask"].tolist() == [[0, 0, 0], [1, 0, 0]]
     assert both["mm_token_type_ids"].tolist() == [[0, 0, 1, 1, 1, 1, 1], [0] * 7]
     assert (both["num_images"], [len(each) for each in both["pixel_values"]]) == ([1, 0], [2, 0])
-    both = joined([part(2, 3, importance_sampling_ratio=of_row), part(2, 1, importance_sampling_ratio=of_row)])
-    assert both["importance_sampling_ratio"].tolist() == [[0.5], [0.5]]
+    of_rows = joined([part(2, 3, 1), part(2, 1, 1)])
+    assert of_rows["importance_sampling_ratio"].tolist() == [[0.5], [0.5]]
 
 
 @pytest.mark.parametrize(("before", "after"), [(0, 2), (2, 0)])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.support.rows import numbered_rows, text_of
-from tests.support.runs import logged, says_a_digit
+from tests.support.runs import logged, odd_length, says_a_digit
 from trl_vade.selection.log import SelectionLog
 
 
@@ -18,10 +18,6 @@ def small_rewards(completions, **columns):
 
 def accuracy_reward(completions, limit, **columns):
     return says_a_digit(completions, limit)
-
-
-def think_format_reward(completions, **columns):
-    return [float(len(text_of(each)) % 2) for each in completions]
 
 
 def lines_of(trainer):
@@ -55,7 +51,7 @@ def test_rows_of_graded_rewards_are_chosen_by_how_often_they_differ(run):
 
 
 def test_a_name_that_says_accuracy_is_success_as_if_it_were_declared(run, caplog):
-    rewards = [think_format_reward, accuracy_reward]
+    rewards = [odd_length, accuracy_reward]
     trainer = run(rewards)
     assert trainer.selection.feedback.signal.facts["success_reward"] == "accuracy_reward"
     assert "accuracy_reward" in caplog.text
@@ -63,7 +59,7 @@ def test_a_name_that_says_accuracy_is_success_as_if_it_were_declared(run, caplog
 
 
 def test_rewards_of_which_no_name_says_success_are_known_by_the_spread_of_their_sum(run, caplog):
-    trainer = run([think_format_reward, small_rewards])
+    trainer = run([odd_length, small_rewards])
     assert trainer.selection.feedback.signal.facts["success_reward"] is None
     assert "spread of their total rewards" in caplog.text
     assert trainer.selection.sampler.state_dict()["settings"]["gain"] == "spread"

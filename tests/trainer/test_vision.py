@@ -5,7 +5,7 @@ import pytest
 from datasets import Dataset
 
 from tests.support.marks import slow
-from tests.support.rows import text_of
+from tests.support.runs import odd_length
 from tests.support.vision_runs import picture
 from trl_vade import VADEGRPOTrainer
 from trl_vade.trainer.generation.corrections import vision_token_ids
@@ -22,13 +22,9 @@ def mixed(every=2, column="images", nothing=()):
     return Dataset.from_list(rows).cast_column(column, feature)
 
 
-def is_short(completions, **columns):
-    return [float(len(text_of(completion)) % 2) for completion in completions]
-
-
 @pytest.fixture
 def make(made, vision_model_path):
-    return lambda rows=None, **settings: made(is_short, rows or mixed(), model=vision_model_path, **settings)
+    return lambda rows=None, **settings: made(odd_length, rows or mixed(), model=vision_model_path, **settings)
 
 
 @pytest.mark.parametrize(

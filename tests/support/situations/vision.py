@@ -7,6 +7,7 @@ from PIL import Image
 
 from tests.support.as_stock import Situation
 from tests.support.rows import text_of
+from tests.support.runs import odd_length
 
 MODEL = {"model": "vision_model_path"}
 
@@ -50,7 +51,7 @@ def blocks_in_the_content():
 def given(side):
     def reward(completions, **columns):
         side.seen.append([text_of(each) for each in completions])
-        return [float(len(text) % 2) for text in side.seen[-1]]
+        return odd_length(completions)
 
     return {"reward_funcs": reward}
 
