@@ -115,6 +115,7 @@ def with_another_weight(*arguments, **named):
 
 
 create_model_from_path = grpo_trainer.create_model_from_path
+BASE = {"vade_sampler": "thompson", "num_generations": 4, "optim": "adamw_torch", "learning_rate": 1e-2}
 SYNCED = {"beta": 0.5, "sync_ref_model": True, "ref_model_sync_steps": 2}
 SGD = {"optim": "sgd", "learning_rate": 0.1}
 PUSHING = {"push_to_hub": True, "hub_model_id": "you/run", "hub_strategy": "checkpoint"}
@@ -142,7 +143,7 @@ def play(output_dir):
     global trainer, answered, chance
     if scenario == "copies":
         grpo_trainer.create_model_from_path = with_another_weight
-    size = {"odd": 6}.get(scenario, 8) // int(os.environ.get("WORLD_SIZE", 1))  # in all the same, but for `sizes`
+    size = (6 if scenario == "odd" else 8) // int(os.environ.get("WORLD_SIZE", 1))  # in all the same, but for `sizes`
     args = VADEGRPOConfig(
         output_dir=output_dir,
         per_device_train_batch_size=4 if scenario == "sizes" else size,
@@ -157,7 +158,7 @@ def play(output_dir):
         save_steps=3,
         report_to="none",
         disable_tqdm=True,
-        **{"num_generations": 4, "learning_rate": 1e-2} | SETTINGS.get(scenario, {}),
+        **BASE | SETTINGS.get(scenario, {}),
     )
     answered = Answered()
 
@@ -191,7 +192,8 @@ def play(output_dir):
     trainer.train(resume_from_checkpoint=f"{output_dir}/checkpoint-{checkpoint[0]}" if checkpoint else None)
 
     rank = PartialState().process_index
-    posterior = trainer.selection.sampler.posterior
+    posterior, history = trainer.selection.sampler.posterior, trainer.state.log_history
+    reference = trainer.ref_model.parameters() if trainer.ref_model else []
     with open(f"{output_dir}/rank-{rank}.json", "w") as file:
         json.dump(
             {
@@ -205,13 +207,11 @@ def play(output_dir):
                 "tokens": trainer.state.num_input_tokens_seen,
                 "kept": logged(trainer, "vade/kept_rollouts"),
                 "trained": logged(trainer, "vade/trained_tokens"),
-                "replayed": [
-                    e.get("vade/replayed_rows") for e in trainer.state.log_history if "vade/kept_rollouts" in e
-                ],
+                "replayed": [each.get("vade/replayed_rows") for each in history if "vade/kept_rollouts" in each],
                 "refills": logged(trainer, "vade/refills"),
                 "staleness": logged(trainer, "vade/staleness"),
                 "weights": [p.double().sum().item() for p in trainer.model.parameters()],
-                "reference": [p.double().sum().item() for p in getattr(trainer.ref_model, "parameters", list)()],
+                "reference": [p.double().sum().item() for p in reference],
             },
             file,
         )

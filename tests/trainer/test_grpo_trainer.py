@@ -32,13 +32,6 @@ def test_every_override_has_the_signature_of_the_installed_parent():
     assert {*wrong} <= {"init_hf_repo"}  # transformers before 5.18 has no `private`
 
 
-def test_each_epoch_has_as_many_tickets_as_stock_has_rows(made):
-    stock = list(made(trainer_class=GRPOTrainer).get_train_dataloader())
-    loader = made().get_train_dataloader()
-    for _epoch in range(2):
-        assert [len(tickets) for tickets in loader] == [len(batch) for batch in stock]
-
-
 class StopAtTheBeginning(TrainerCallback):
     def on_epoch_begin(self, args, state, control, **kwargs):
         control.should_training_stop = True
