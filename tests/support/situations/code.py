@@ -192,10 +192,7 @@ CODE = {
     ),
     "a temperature that a callback changes": Situation({"max_steps": 3}, drive=calling("on_step_end", cool)),
     "evaluation inside a step": Situation(
-        {"per_device_eval_batch_size": 8},
-        evaluated(),
-        drive=calling("on_step_end", evaluate),
-        logs="eval_reward",
+        {"per_device_eval_batch_size": 8}, evaluated(), drive=calling("on_step_end", evaluate), logs="eval_reward"
     ),
     "evaluation inside an accumulation": Situation(
         {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 2, "per_device_eval_batch_size": 8},
@@ -205,9 +202,7 @@ CODE = {
     ),
     "a callback that stops": Situation({"max_steps": 5}, drive=calling("on_step_end", stop)),
     "early stopping": Situation(
-        BEST | {"max_steps": 6},
-        evaluated(callbacks=lambda: [EarlyStoppingCallback(1)]),
-        logs="eval_reward",
+        BEST | {"max_steps": 6}, evaluated(callbacks=lambda: [EarlyStoppingCallback(1)]), logs="eval_reward"
     ),
     "the best model at the end": Situation(BEST | {"load_best_model_at_end": True}, evaluated(), logs="eval_reward"),
     "a tool": Situation(LONG, tools(take), **AGENT),

@@ -36,10 +36,7 @@ def fill_the_disk(_):
 
 @pytest.mark.parametrize(
     ("write", "cause"),
-    [
-        (fill_the_disk, OSError),
-        (lambda blocked: torch.save({}, blocked / "optimizer.pt"), RuntimeError),
-    ],
+    [(fill_the_disk, OSError), (lambda blocked: torch.save({}, blocked / "optimizer.pt"), RuntimeError)],
     ids=["full disk", "torch"],
 )
 def test_whatever_a_writer_makes_of_a_disk_that_refuses_the_way_out_is_named(saving, tmp_path, write, cause):
