@@ -131,8 +131,6 @@ RESUMED = {
     "two iterations of two accumulations": lambda: {"num_iterations": 2, "steps_per_generation": 2},
     "initial rollouts": lambda: {"vade_posterior_init": "rollout"},
     "uniform, data skip ignored": lambda: {"vade_sampler": "uniform", "ignore_data_skip": True, "max_steps": 9},
-    # Its epochs are counted from the resume.
-    "data skip ignored": lambda: {"ignore_data_skip": True, "max_steps": 13, "checkpoint": 8},
     "adapters": lambda: {"more": {"peft_config": LoraConfig(target_modules=["q_proj"])}, "steps_per_generation": 2},
     "adapters on images": lambda: RESUMED["adapters"]() | IMAGES | {"rows": rows_with_images(24)},
 }
@@ -155,6 +153,11 @@ def test_whatever_a_run_has_learned_is_resumed_to_the_bit(request, run, resumed,
     checkpoint = settings.pop("checkpoint", CHECKPOINT)
     again.pop("checkpoint", None)
     assert_same_run(resumed(**settings, checkpoint=checkpoint), run(**again))
+
+
+def test_a_resume_without_data_skip_makes_the_same_choices(run, resumed):
+    settings = {"ignore_data_skip": True, "max_steps": 13}
+    assert_same_end(resumed(checkpoint=8, **settings), run(**settings))  # whose log counts other epochs
 
 
 def test_the_final_step_is_saved_and_the_run_can_be_made_longer(run, made, tmp_path):
