@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+from functools import cache
 
 # Before anything imports the Hub client: no test may reach a network, or report anything.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -151,19 +152,16 @@ def make_args(tmp_path):
 @pytest.fixture(scope="session")
 def _checkpointed(text_model_path, tmp_path_factory):
     from tests.support.rows import make_text_rows
-    from tests.support.runs import SMALL_RUN, train
-    from trl_vade import VADEGRPOConfig
+    from tests.support.runs import make_trainer
 
-    saves = {"save_strategy": "steps", "save_steps": 1}
     steps = {"plain": {"max_steps": 2}, "iterated": {"max_steps": 3, "num_iterations": 2}}
-    runs = {}
 
+    @cache
     def run(kind):
-        if kind not in runs:
-            folder = str(tmp_path_factory.mktemp(kind))
-            args = VADEGRPOConfig(**SMALL_RUN | saves | steps[kind] | {"output_dir": folder})
-            runs[kind] = train(text_model_path, make_text_rows(), args)
-        return runs[kind]
+        saves = {"save_strategy": "steps", "save_steps": 1} | steps[kind]
+        trainer = make_trainer(tmp_path_factory.mktemp(kind), text_model_path, make_text_rows(), **saves)
+        trainer.train()
+        return trainer
 
     return run
 

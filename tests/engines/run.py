@@ -10,7 +10,6 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +24,6 @@ from tests.support.rows import with_variants
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.testbed import load_testbed_dataset, load_testbed_model
 from trl_vade.testbed.rewards import exact_answer_reward
-from trl_vade.trainer.generation import colocated
 from trl_vade.trainer.generation.corrections import vision_token_ids
 
 SETTINGS = {
@@ -80,42 +78,19 @@ def with_mirrors(rows: Dataset) -> Dataset:
 
 
 class Watch(TrainerCallback):
-    """Notes what each step logged and where it led; takes corrections out for their steps."""
+    """Notes what each step logged and where it led."""
 
-    def __init__(self, without: list[tuple[str, int, int]]):
-        self.without = without
+    def __init__(self):
         self.steps, self.evaluations, self.completions = [], [], []
-        self.trainer, self.put_back = None, []
-
-    def on_step_begin(self, args, state, control, **kwargs):
-        for correction, first, last in self.without:
-            if state.global_step + 1 == first:
-                self.put_back.append((last, take_out(correction, self.trainer)))
 
     def on_step_end(self, args, state, control, model, **kwargs):
         self.steps.append({"weights": digest(model.state_dict())})
-        for last, put_back in self.put_back:
-            if state.global_step == last:
-                put_back()
 
     def on_log(self, args, state, control, logs, **kwargs):
         if "loss" in logs:
             self.steps[-1] |= logs
         if "eval_reward" in logs:
             self.evaluations.append(logs["eval_reward"])
-
-
-def take_out(correction: str, trainer: VADEGRPOTrainer) -> Callable[[], None]:
-    """Let `trainer` generate as the stock trainer does, in one respect; return what puts the correction back."""
-    generation, placeholders = trainer.vllm_generation, vision_token_ids(trainer.model.config)
-    place, name, stock = {
-        "single_tokens": (colocated, "with_single_tokens", lambda ids, token: ids),
-        "embeddings": (generation, "sync_weights", getattr(generation.sync_weights, "__wrapped__", None)),
-        "placeholders": (generation, "generation_kwargs", {"logit_bias": dict.fromkeys(placeholders, 100.0)}),
-    }[correction]
-    corrected = getattr(place, name)
-    setattr(place, name, stock)
-    return lambda: setattr(place, name, corrected)
 
 
 def exclude_from_the_head(model: torch.nn.Module, tokens: list[int]) -> None:
@@ -160,13 +135,11 @@ def main(
     server: str | None = None,  # its address; None for an engine in the process
     model: str = "",  # its folder; "" for the testbed's
     mixed: bool = False,  # whether some rows are without an image among the others
-    without: list[tuple[str, int, int]] = (),  # corrections to take out, each with its first and its last step
     pixels: int = 0,  # of each image, by a processor that the trainer is given; 0 for the model's own
-    folders_processor: bool = False,  # whether the engine is left with the model folder's own
     asks_for_placeholders: bool = False,  # whether the user gives them a bias of 100
     **settings,  # of the trainer
 ) -> None:
-    watch, said = Watch(without), Said()
+    watch, said = Watch(), Said()
 
     def reward(completion_ids, **columns):
         watch.completions.append([[*map(int, ids)] for ids in completion_ids])
@@ -178,8 +151,6 @@ def main(
     if asks_for_placeholders:  # as JSON on the command line has it: keys are strings
         engine["generation_kwargs"] = {"logit_bias": {str(token): 100.0 for token in placeholders}}
     processor = AutoProcessor.from_pretrained(model, min_pixels=pixels, max_pixels=pixels) if pixels else None
-    if folders_processor:
-        colocated.image_settings = lambda processing_class, folder, **loading: {}
     settings = SETTINGS | engine | {"max_steps": steps, "save_steps": 3} | settings
     sharded = "ACCELERATE_USE_FSDP" in os.environ
     if sharded:  # accelerate 1.15 shards on GPUs alone; see tests/integration/sharded.py
@@ -187,7 +158,7 @@ def main(
     train_rows, eval_rows = rows(mixed)
     if "vade_variants" in settings:
         train_rows = with_mirrors(train_rows)
-    watch.trainer = trainer = VADEGRPOTrainer(
+    trainer = VADEGRPOTrainer(
         model,
         reward,
         VADEGRPOConfig(str(folder), **settings),
@@ -198,15 +169,9 @@ def main(
     )
     if not sharded:
         exclude_from_the_head(trainer.model, placeholders)
-    error = None
-    try:
-        trainer.train(resume_from_checkpoint=f"{folder}/checkpoint-{resume}" if resume else None)
-    except Exception as raised:
-        if not without:
-            raise
-        error = str(raised)
+    trainer.train(resume_from_checkpoint=f"{folder}/checkpoint-{resume}" if resume else None)
     noted = {key: getattr(watch, key) for key in ("steps", "evaluations", "completions")}
-    noted |= {"error": error, "placeholders": placeholders, "said": said.messages}
+    noted |= {"placeholders": placeholders, "said": said.messages}
     (folder / f"measure-{os.environ.get('RANK', '0')}-{resume}.json").write_text(json.dumps(noted))
 
 

@@ -1,8 +1,7 @@
 """Training with the real vLLM: log-probabilities of trainer and engine, what each correction is for, and resume.
 
 The testbed's fine-tuned Qwen2.5-VL in float32; twelve of its sixteen rows have an image, which comes again after two
-steps. `without` takes a correction out of a run for some steps: a test that then sees no fault says that TRL has
-mended it.
+steps. What goes wrong without the corrections: docs/upstream.
 """
 
 import importlib.util
@@ -22,7 +21,6 @@ pytestmark = [
 ]
 
 SAME = 1e-5  # mean difference of log-probabilities in float32 that is none: measured 1e-6 to 3e-6
-DIFFERENT = 1e-3  # what every fault exceeds by far: measured 7e-3 and more
 
 # The user asks for placeholders, the engine never samples them, and the trainer's head leaves them out of its sum.
 ASKED = {"mixed": True, "asks_for_placeholders": True}
@@ -38,10 +36,9 @@ def assert_same_run(resumed, whole):
 
 @pytest.fixture(scope="module")
 def colocated(tmp_path_factory):
-    """A run that is right for six steps, and then without one correction after the other; and its folder."""
+    """A run, and its folder."""
     folder = tmp_path_factory.mktemp("colocated")
-    without = [("embeddings", 7, 9), ("single_tokens", 10, 10), ("placeholders", 12, 12)]
-    return folder, start(folder, steps=12, without=without, **ASKED)[0]
+    return folder, start(folder, **ASKED)[0]
 
 
 @pytest.fixture(scope="module")
@@ -56,15 +53,15 @@ def server(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory, server):
-    """The same with a server: right for six steps, and then with the vision embeddings of before."""
+    """The same with a server."""
     folder = tmp_path_factory.mktemp("served")
-    return folder, start(folder, server=server, steps=12, without=[("embeddings", 7, 12)], **ASKED)[0]
+    return folder, start(folder, server=server, **ASKED)[0]
 
 
 @pytest.mark.parametrize("run", ["colocated", "served"])
 def test_engine_and_trainer_agree_on_the_log_probabilities(run, request):
     _, noted = request.getfixturevalue(run)
-    assert max(differences(noted.steps[:6])) <= SAME
+    assert max(differences(noted.steps)) <= SAME
 
 
 def test_a_server_answers_each_variant_of_a_problem_by_its_own_prompt_and_picture(tmp_path, server):
@@ -77,24 +74,8 @@ def test_a_server_answers_each_variant_of_a_problem_by_its_own_prompt_and_pictur
 def test_top_p_makes_the_log_probabilities_incomparable_under_trl_1_16(tmp_path):
     """Which the run says at its start. Without a difference here `scaled_ratios_notice` can go."""
     noted = start(tmp_path, steps=1, top_p=0.7)[0]
-    assert min(differences(noted.steps)) > DIFFERENT
+    assert min(differences(noted.steps)) > 1e-3  # measured 7e-3 and more
     assert any("top_p=0.7" in message for level, message in noted.said if level == "WARNING")
-
-
-@pytest.mark.parametrize("run", ["colocated", "served"])
-def test_images_that_come_again_are_answered_as_older_weights_saw_them_without_a_reset(run, request):
-    _, noted = request.getfixturevalue(run)
-    # Chosen rows rest for a generation batch, so those of the first step without it come again in the third. A server
-    # samples without a seed, and the difference is of rows with a gradient: now and then these have no image.
-    assert max(differences(noted.steps[8:9] if run == "colocated" else noted.steps[8:])) > DIFFERENT
-
-
-def test_a_colocated_engine_answers_another_prompt_without_single_tokens(colocated):
-    assert differences(colocated[1].steps)[9] > DIFFERENT
-
-
-def test_a_correction_that_is_put_back_is_all_it_takes(colocated):
-    assert differences(colocated[1].steps)[10] <= SAME
 
 
 @pytest.mark.parametrize("pixels", [16 * 784, 784], ids=["larger", "smaller"])
@@ -111,26 +92,11 @@ def test_a_server_with_another_picture_size_is_refused_and_lives_on(tmp_path, se
     assert urllib.request.urlopen(f"{server}/health", timeout=30).status == 200
 
 
-def test_a_colocated_engine_loads_the_model_folders_processor_by_itself(tmp_path):
-    """The fault that is put right in the former."""
-    noted = start(tmp_path, steps=1, pixels=16 * 784, folders_processor=True)[0]
-    assert min(differences(noted.steps)) > DIFFERENT
-
-
 def test_no_placeholder_is_generated_even_where_the_user_asks_for_them(colocated, served):
     for _, noted in (colocated, served):
-        # The last batch of the run that dies is the one without the bias.
-        batches = noted.completions[:-1] if noted.error else noted.completions
-        generated = {token for batch in batches for ids in batch for token in ids}
+        generated = {token for batch in noted.completions for ids in batch for token in ids}
         assert len(noted.placeholders) == 2
         assert not generated & {*noted.placeholders}
-
-
-def test_without_a_bias_the_policy_can_generate_placeholders_and_the_run_dies(colocated):
-    noted = colocated[1]
-    assert len(noted.steps) == 11
-    assert "Image features and image tokens do not match" in noted.error
-    assert {*noted.placeholders} & {token for ids in noted.completions[-1] for token in ids}
 
 
 def test_a_colocated_run_resumes_bit_for_bit(colocated):

@@ -25,6 +25,7 @@ from transformers import PreTrainedModel
 from transformers.modeling_utils import is_fsdp_enabled, is_local_dist_rank_0
 from trl.generation.vllm_generation import VLLMGeneration
 
+from tests.support.runs import logged
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.trainer.generation.corrections import reshard_before_sync
 
@@ -118,10 +119,10 @@ with open(f"{output_dir}/rank-{PartialState().process_index}.json", "w") as file
             "alpha": posterior.alpha.tolist(),
             "visits": posterior.visits.tolist(),
             "rollouts": trainer.selection.feedback.rollouts,
-            "staleness": [e["vade/staleness"] for e in trainer.state.log_history if "vade/staleness" in e],
-            "replayed": [e["vade/replayed_rows"] for e in trainer.state.log_history if "vade/replayed_rows" in e],
-            "loss": [e["loss"] for e in trainer.state.log_history if "loss" in e],
-            "kl": [e["kl"] for e in trainer.state.log_history if "kl" in e],
+            "staleness": logged(trainer, "vade/staleness"),
+            "replayed": logged(trainer, "vade/replayed_rows"),
+            "loss": logged(trainer, "loss"),
+            "kl": logged(trainer, "kl"),
         },
         file,
     )

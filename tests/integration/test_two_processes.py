@@ -99,9 +99,11 @@ def test_the_processes_share_one_choice_and_learn_the_same(folder, several, scen
             assert sorted(f"row-{row}" for row in loaded) == sorted(set(share))
 
 
-def test_a_process_whose_rows_are_all_text_trains_beside_one_with_images(several):
-    first, second, _ = several["images"]
+@pytest.mark.parametrize("scenario", ["images", "images-refilled"])
+def test_a_process_whose_rows_are_all_text_trains_beside_one_with_images(several, scenario):
+    first, second, _ = several[scenario]
     assert first["weights"] == second["weights"]
+    assert (sum(first["refills"]) > 0) == (scenario == "images-refilled")
     has_images = [
         [any(int(name.removeprefix("row-")) % 3 == 0 for name in share) for share in rank["shares"]]
         for rank in (first, second)
@@ -205,12 +207,6 @@ def test_kept_groups_are_dealt_again_over_the_processes(several, scenario, gener
     refills = [line for line in lines if "refill" in line]
     assert len(refills) == sum(first["refills"])
     assert {len(line["sample_index"]) * generations % 2 for line in refills} <= {0}
-
-
-def test_a_refilled_batch_of_text_on_one_process_and_images_on_the_other_trains(several):
-    first, second, _ = several["images-refilled"]
-    assert first["weights"] == second["weights"]
-    assert sum(first["refills"]) > 0
 
 
 def test_what_a_transform_has_made_by_chance_goes_with_its_completions_to_the_process_that_trains_on_them(several):

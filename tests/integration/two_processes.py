@@ -21,16 +21,13 @@ from PIL import Image
 from transformers import TrainerCallback
 from trl.trainer import grpo_trainer
 
-from tests.support.rows import with_variants
+from tests.support.rows import text_of, with_variants
+from tests.support.runs import logged
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
 from trl_vade.samplers.snapshot import state_digest
 
 models, directory, named, *checkpoint = sys.argv[1:]
 scenario = refilled = trainer = answered = chance = None  # of the run that goes on
-
-
-def text_of(completion):
-    return completion if isinstance(completion, str) else completion[0]["content"]
 
 
 def has_even_length(completions, **kwargs):
@@ -118,11 +115,26 @@ def with_another_weight(*arguments, **named):
 
 
 create_model_from_path = grpo_trainer.create_model_from_path
-PUSHING = {
-    "push_to_hub": True,
-    "hub_model_id": "you/run",
-    "hub_strategy": "checkpoint",
-    "vade_posterior_hub_id": "you/beliefs",
+BASE = {"vade_sampler": "thompson", "num_generations": 4, "optim": "adamw_torch", "learning_rate": 1e-2}
+SYNCED = {"beta": 0.5, "sync_ref_model": True, "ref_model_sync_steps": 2}
+SGD = {"optim": "sgd", "learning_rate": 0.1}
+PUSHING = {"push_to_hub": True, "hub_model_id": "you/run", "hub_strategy": "checkpoint"}
+SETTINGS = {
+    "straddling": {"num_generations": 8},
+    "odd": {"num_generations": 3},
+    "default": {"vade_replay": 2},
+    "iterations": {"vade_down_sampling": "d3s", "vade_keep_rollouts": [0.25, 0.75], "num_iterations": 2},
+    "sizes": {"num_iterations": 2},
+    "pictures": {"num_iterations": 2, "vade_replay": 2},
+    "rollout": {"vade_posterior_init": "rollout"},
+    "warm": {"vade_posterior_init": "you/beliefs"},
+    "images": {"vade_sampler": "uniform", "log_completions": True},
+    "synced": SYNCED | {"vade_down_sampling": "live"},
+    "copies": SYNCED,
+    "same": SGD,
+    "again": SGD | {"vade_replay": 1},
+    "varied": SGD | {"vade_variants": "of", "vade_advantage": "diva"},
+    "push": PUSHING | {"vade_posterior_hub_id": "you/beliefs"},
 }
 
 
@@ -131,27 +143,13 @@ def play(output_dir):
     global trainer, answered, chance
     if scenario == "copies":
         grpo_trainer.create_model_from_path = with_another_weight
+    size = (6 if scenario == "odd" else 8) // int(os.environ.get("WORLD_SIZE", 1))  # in all the same, but for `sizes`
     args = VADEGRPOConfig(
         output_dir=output_dir,
-        # in all the same, but for `sizes`
-        per_device_train_batch_size=4
-        if scenario == "sizes"
-        else (6 if scenario == "odd" else 8) // int(os.environ.get("WORLD_SIZE", 1)),
-        num_generations={"straddling": 8, "odd": 3}.get(scenario, 4),
+        per_device_train_batch_size=4 if scenario == "sizes" else size,
         vade_dynamic_sampling=refilled,
-        vade_down_sampling={"iterations": "d3s", "synced": "live"}.get(scenario),
-        vade_replay={"again": 1, "default": 2, "pictures": 2}.get(scenario, 0),
-        vade_keep_rollouts=[0.25, 0.75] if scenario == "iterations" else None,
         max_completion_length=4,
         max_steps=6,
-        num_iterations=2 if scenario in ("iterations", "sizes", "pictures") else 1,
-        vade_posterior_init={"rollout": "rollout", "warm": "you/beliefs"}.get(scenario, "prior"),
-        vade_sampler="uniform" if scenario == "images" else "thompson",
-        log_completions=scenario == "images",
-        **{"beta": 0.5, "sync_ref_model": True, "ref_model_sync_steps": 2} if scenario in ("synced", "copies") else {},
-        optim="sgd" if scenario in ("same", "varied", "again") else "adamw_torch",
-        learning_rate=0.1 if scenario in ("same", "varied", "again") else 1e-2,
-        **{"vade_variants": "of", "vade_advantage": "diva"} if scenario == "varied" else {},
         use_cpu=True,
         bf16=False,
         gradient_checkpointing=False,
@@ -160,16 +158,15 @@ def play(output_dir):
         save_steps=3,
         report_to="none",
         disable_tqdm=True,
-        **PUSHING if scenario == "push" else {},
+        **BASE | SETTINGS.get(scenario, {}),
     )
     answered = Answered()
 
     def noting_reward(completions, **columns):
         return answered.note(completions=completions, **columns)
 
-    rows = {"images": rows_with_images, "pictures": rows_with_images, "varied": rows_with_variants}.get(
-        scenario, rows_of_text
-    )()
+    made = {"images": rows_with_images, "pictures": rows_with_images, "varied": rows_with_variants}
+    rows = made.get(scenario, rows_of_text)()
     callbacks = {"perturbed": [Perturb()], "chance": [answered]}.get(scenario)
     trainer = (SameCompletions if scenario in ("same", "varied", "again") else VADEGRPOTrainer)(
         models.split(",")[-1 if scenario in ("images", "pictures") else 0],
@@ -195,7 +192,8 @@ def play(output_dir):
     trainer.train(resume_from_checkpoint=f"{output_dir}/checkpoint-{checkpoint[0]}" if checkpoint else None)
 
     rank = PartialState().process_index
-    posterior = trainer.selection.sampler.posterior
+    posterior, history = trainer.selection.sampler.posterior, trainer.state.log_history
+    reference = trainer.ref_model.parameters() if trainer.ref_model else []
     with open(f"{output_dir}/rank-{rank}.json", "w") as file:
         json.dump(
             {
@@ -207,17 +205,13 @@ def play(output_dir):
                 "rollouts": trainer.selection.feedback.rollouts,
                 "strangers": [answered.strangers, len(answered.pairs)],
                 "tokens": trainer.state.num_input_tokens_seen,
-                "kept": [e["vade/kept_rollouts"] for e in trainer.state.log_history if "vade/kept_rollouts" in e],
-                "trained": [e["vade/trained_tokens"] for e in trainer.state.log_history if "vade/trained_tokens" in e],
-                "replayed": [
-                    e.get("vade/replayed_rows") for e in trainer.state.log_history if "vade/kept_rollouts" in e
-                ],
-                "refills": [e["vade/refills"] for e in trainer.state.log_history if "vade/refills" in e],
-                "staleness": [e["vade/staleness"] for e in trainer.state.log_history if "vade/staleness" in e],
+                "kept": logged(trainer, "vade/kept_rollouts"),
+                "trained": logged(trainer, "vade/trained_tokens"),
+                "replayed": [each.get("vade/replayed_rows") for each in history if "vade/kept_rollouts" in each],
+                "refills": logged(trainer, "vade/refills"),
+                "staleness": logged(trainer, "vade/staleness"),
                 "weights": [p.double().sum().item() for p in trainer.model.parameters()],
-                "reference": [p.double().sum().item() for p in trainer.ref_model.parameters()]
-                if trainer.ref_model
-                else [],
+                "reference": [p.double().sum().item() for p in reference],
             },
             file,
         )

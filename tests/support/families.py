@@ -88,10 +88,8 @@ def _qwen2_5_vl() -> tuple[Any, Any]:
 def _qwen3_vl() -> tuple[Any, Any]:
     tokens = {"image_token_id": "<|image_pad|>", "video_token_id": "<|video_pad|>"}
     tokens |= {"vision_start_token_id": "<|vision_start|>", "vision_end_token_id": "<|vision_end|>"}
-    tokenizer, images = (
-        _tokenizer(*tokens.values()),
-        {"size": {"shortest_edge": 16**2, "longest_edge": 48**2}, **MERGED},
-    )
+    tokenizer = _tokenizer(*tokens.values())
+    images = {"size": {"shortest_edge": 16**2, "longest_edge": 48**2}, **MERGED}
     vision = PATCHES | {"depth": 2, "num_position_embeddings": 16, "deepstack_visual_indexes": [0]}
     text = {"head_dim": 8, "rope_parameters": ROPE}
     return _config("Qwen3VL", tokenizer, text, vision, **_ids(tokenizer, **tokens)), _processor(
@@ -186,10 +184,6 @@ def _llava(family: str = "Llava", **pinpoints: Any) -> tuple[Any, Any]:
     )
 
 
-def _llava_next() -> tuple[Any, Any]:
-    return _llava("LlavaNext", image_grid_pinpoints=[[32, 64], [64, 32], [64, 64]])
-
-
 def _idefics3(family: str = "Idefics3", **more: Any) -> tuple[Any, Any]:
     places = [f"<row_{row}_col_{column}>" for row in range(1, 7) for column in range(1, 7)]
     tokenizer = _tokenizer("<image>", "<fake_token_around_image>", "<end_of_utterance>", "<global-img>", *places)
@@ -203,10 +197,6 @@ def _idefics3(family: str = "Idefics3", **more: Any) -> tuple[Any, Any]:
         pad_token_id=tokenizer.pad_token_id,
         **_ids(tokenizer, image_token_id="<image>"),
     ), _processor(family, tokenizer, "<image>", image_processor=images, image_seq_len=4, **more)
-
-
-def _smolvlm() -> tuple[Any, Any]:
-    return _idefics3("SmolVLM", video_processor=hf.SmolVLMVideoProcessor(**TILES))
 
 
 def _internvl() -> tuple[Any, Any]:
@@ -254,9 +244,9 @@ FAMILIES: dict[str, Callable[[], tuple[Any, Any]]] = {
     "gemma3": _gemma3,
     "gemma4": _gemma4,
     "llava": _llava,
-    "llava_next": _llava_next,
+    "llava_next": lambda: _llava("LlavaNext", image_grid_pinpoints=[[32, 64], [64, 32], [64, 64]]),
     "idefics3": _idefics3,
-    "smolvlm": _smolvlm,
+    "smolvlm": lambda: _idefics3("SmolVLM", video_processor=hf.SmolVLMVideoProcessor(**TILES)),
     "internvl": _internvl,
     "lfm2_vl": _lfm2_vl,
 }

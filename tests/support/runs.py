@@ -78,6 +78,15 @@ def fifth_letter(completions, **columns):
     return [float(sum(map(ord, text_of(each))) % 5 == 0) for each in completions]
 
 
+def odd_length(completions, **columns):
+    return [float(len(text_of(each)) % 2) for each in completions]
+
+
+def unique_letters(completions, **columns):
+    """TRL's own first example: dense, and never 0 or 1."""
+    return [float(len(set(text_of(each))) + 5) for each in completions]
+
+
 def always_half(completions, **kwargs):
     return [0.5] * len(completions)
 

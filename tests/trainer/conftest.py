@@ -42,15 +42,10 @@ def run(made):
 def resumed(made, run, tmp_path):
     """`run`, stopped a step after a checkpoint, from which another trainer goes on."""
 
-    def go_on(*arguments, checkpoint=3, **settings):
-        folder = tmp_path / "resumed"
-        run(
-            *arguments,
-            output_dir=folder,
-            more={"callbacks": [SaveAt(checkpoint), StopAfter(checkpoint + 1)]},
-            **settings,
-        )
-        trainer = made(*arguments, output_dir=folder, **settings)
+    def go_on(*arguments, checkpoint=3, more=None, **settings):
+        folder, stop = tmp_path / "resumed", {"callbacks": [SaveAt(checkpoint), StopAfter(checkpoint + 1)]}
+        run(*arguments, output_dir=folder, more=stop | (more or {}), **settings)
+        trainer = made(*arguments, output_dir=folder, more=more, **settings)
         trainer.train(resume_from_checkpoint=f"{folder}/checkpoint-{checkpoint}")
         return trainer
 

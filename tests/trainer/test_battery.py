@@ -4,7 +4,6 @@ On two processes: `tests/integration/test_two_processes.py`. What users bring al
 in the tables of `tests/support/situations`.
 """
 
-import copy
 import shutil
 from dataclasses import replace
 from functools import cache
@@ -13,12 +12,23 @@ import pytest
 import torch
 import trl
 from packaging.version import Version
+from peft import LoraConfig
 
 from tests.support.as_stock import Situation, assert_as_stock, full_history, plain_history, play, tables
 from tests.support.marks import slow_but
 from tests.support.own_samplers import WorstLast
 from tests.support.rows import text_of, variants_of_text_rows
-from tests.support.runs import SaveAt, assert_equal_weights, assert_same_end, logged, weights
+from tests.support.runs import (
+    SaveAt,
+    assert_equal_weights,
+    assert_same_end,
+    first_letter,
+    logged,
+    odd_length,
+    rows_with_images,
+    unique_letters,
+    weights,
+)
 from tests.support.situations import SITUATIONS
 from tests.support.vision_runs import picture_rows
 from trl_vade import VADEReportCallback
@@ -97,15 +107,7 @@ def assert_same_run(resumed, whole):
     assert full_history(resumed)[:-1] == full_history(whole)[:-1]  # the last has the mean loss since the resume
 
 
-def unique_letters(completions, **columns):
-    """TRL's own first example: dense, and never 0 or 1."""
-    return [float(len(set(text_of(each))) + 5) for each in completions]
-
-
-def odd_length(completions, **columns):
-    return [float(len(text_of(each)) % 2) for each in completions]
-
-
+IMAGES = {"model": "vision_model_path", "reward": first_letter}
 RESUMED = {
     "refills": lambda: {"vade_dynamic_sampling": True, "steps_per_generation": 2},
     "refills of uniform": lambda: {"vade_dynamic_sampling": True, "vade_sampler": "uniform"},
@@ -129,6 +131,8 @@ RESUMED = {
     "two iterations of two accumulations": lambda: {"num_iterations": 2, "steps_per_generation": 2},
     "initial rollouts": lambda: {"vade_posterior_init": "rollout"},
     "uniform, data skip ignored": lambda: {"vade_sampler": "uniform", "ignore_data_skip": True, "max_steps": 9},
+    "adapters": lambda: {"more": {"peft_config": LoraConfig(target_modules=["q_proj"])}, "steps_per_generation": 2},
+    "adapters on images": lambda: RESUMED["adapters"]() | IMAGES | {"rows": rows_with_images(24)},
 }
 DEFAULT_RESUMED = (
     "refills",
@@ -138,19 +142,38 @@ DEFAULT_RESUMED = (
     "variants",
     "an own sampler",
     "uniform, data skip ignored",
+    "adapters",
 )
 
 
 @pytest.mark.parametrize("name", slow_but(DEFAULT_RESUMED, RESUMED))
-def test_whatever_a_run_has_learned_is_resumed_to_the_bit(run, resumed, name):
-    checkpoint = (settings := RESUMED[name]()).pop("checkpoint", CHECKPOINT)
-    again = {key: value for key, value in RESUMED[name]().items() if key != "checkpoint"}
+def test_whatever_a_run_has_learned_is_resumed_to_the_bit(request, run, resumed, name):
+    model = request.getfixturevalue(RESUMED[name]().get("model", "text_model_path"))
+    settings, again = (RESUMED[name]() | {"model": model} for _ in range(2))
+    checkpoint = settings.pop("checkpoint", CHECKPOINT)
+    again.pop("checkpoint", None)
     assert_same_run(resumed(**settings, checkpoint=checkpoint), run(**again))
+
+
+def test_a_resume_without_data_skip_makes_the_same_choices(run, resumed):
+    settings = {"ignore_data_skip": True, "max_steps": 13}
+    assert_same_end(resumed(checkpoint=8, **settings), run(**settings))  # whose log counts other epochs
+
+
+def test_the_final_step_is_saved_and_the_run_can_be_made_longer(run, made, tmp_path):
+    """Step 7 is no multiple of `save_steps`, and falls inside a generation batch."""
+    saves = {"save_strategy": "steps", "save_steps": 5, "num_iterations": 2, "lr_scheduler_type": "constant"}
+    whole = run(max_steps=12, **saves)
+    run(max_steps=7, output_dir=tmp_path / "parts", **saves)
+    assert {path.name for path in tmp_path.glob("parts/checkpoint-*")} == {"checkpoint-5", "checkpoint-7"}
+    longer = made(max_steps=12, output_dir=tmp_path / "parts", **saves)
+    longer.train(resume_from_checkpoint=True)
+    assert_same_end(longer, whole)
 
 
 # ------------------------------------------------------------------------------------------------ users' situations
 
-DEFAULT = ("beta, synced", "two iterations", "tools, one call")  # one for most seams of the trainer
+DEFAULT = ("beta, synced", "two iterations", "an environment", "a reward that draws into the pictures")
 
 
 @pytest.fixture(scope="module")
@@ -184,8 +207,9 @@ def test_it_is_stock_trl_to_the_bit(request, base, tmp_path, name):
     assert report_of(ours[0]).active  # no situation is too much for the report
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name, situation in SITUATIONS.items() if situation.selected])
+@pytest.mark.parametrize(
+    "name", slow_but(["a rollout function"], [name for name, each in SITUATIONS.items() if each.selected])
+)
 def test_a_sampler_that_chooses_runs_as_long_and_logs_all_that_stock_trl_does(request, tmp_path, name):
     situation, model = SITUATIONS[name], request.getfixturevalue(SITUATIONS[name].model)
     stock, _ = play(situation, model, tmp_path / "stock", stock=True)
@@ -214,30 +238,18 @@ def test_stock_trl_goes_on_from_a_checkpoint_of_either(text_model_path, tmp_path
     assert plain_history(stock)[:-1] == plain_history(base[0])[:-1]
 
 
-# --------------------------------------------------------------------------------------------- would it see a change?
-
-
-def one_bit_more_in_a_weight(trainer):
-    with torch.no_grad():
-        weight = next(trainer.model.parameters()).view(-1)[:1]
-        weight.copy_(torch.nextafter(weight, weight + 1))
-
-
-CHANGES = [
-    one_bit_more_in_a_weight,
-    lambda trainer: trainer.state.log_history[0].update(entropy=trainer.state.log_history[0]["entropy"] + 1e-15),
-    lambda trainer: trainer.state.log_history[0].pop("reward_std"),
-    lambda trainer: trainer.state.log_history.pop(),
-]
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_the_least_difference_is_seen(runs, change):
+def test_the_least_difference_is_seen(runs, monkeypatch):
     ours, stock = runs("text", "uniform"), runs("text", "stock")
-    before = copy.deepcopy((ours[0].state.log_history, ours[0].model.state_dict()))
-    change(ours[0])
+    first = ours[0].state.log_history[0]
+    for changed in ({"entropy": first["entropy"] + 1e-15}, {"another": 1}):
+        monkeypatch.setattr(ours[0].state, "log_history", [first | changed, *ours[0].state.log_history[1:]])
+        with pytest.raises(AssertionError):
+            assert_as_stock(ours, stock)
+    monkeypatch.undo()
+    weight = next(ours[0].model.parameters()).data.view(-1)[:1]
+    before = weight.clone()
+    weight.copy_(torch.nextafter(weight, weight + 1))
     with pytest.raises(AssertionError):
         assert_as_stock(ours, stock)
-    ours[0].state.log_history = before[0]
-    ours[0].model.load_state_dict(before[1])
+    weight.copy_(before)
     assert_as_stock(ours, stock)

@@ -7,28 +7,19 @@ import signal
 import pytest
 from transformers import ProgressCallback
 
-from tests.support.runs import assert_equal_weights, logged, says_a_digit, train, weights
-from trl_vade import VADEConsoleCallback, VADEGRPOTrainer
+from tests.support.as_stock import full_history
+from tests.support.runs import assert_equal_weights, says_a_digit, weights
+from trl_vade import VADEConsoleCallback
 from trl_vade.trainer.console import duration, header
 
-TIMES = ("step_time", "runtime", "per_second", "seconds")
+EVALUATED = {"eval_strategy": "steps", "eval_steps": 2, "per_device_eval_batch_size": 4, "max_steps": 4}
 
 
-def run(model, rows, make_args, reward=says_a_digit, evaluated=None, stock=False, **settings):
-    args = make_args(output_dir=f"{make_args().output_dir}-{stock}", **settings)
-    trainer = VADEGRPOTrainer(model, reward, args, rows, eval_dataset=evaluated or rows.select(range(4)))
-    if stock:
-        trainer.remove_callback(VADEConsoleCallback)
-        trainer.add_callback(ProgressCallback)
-    trainer.train()
-    return trainer
-
-
-def without_times(log_history):
-    return [
-        {name: value for name, value in entry.items() if not any(word in name for word in TIMES)}
-        for entry in log_history
-    ]
+@pytest.fixture
+def evaluated(run, text_rows):
+    """`run` with an evaluation on four rows."""
+    more = {"eval_dataset": text_rows.select(range(4))}
+    return lambda *given, **settings: run(*given, **{"more": more} | EVALUATED | settings)
 
 
 class Terminal(io.StringIO):
@@ -44,13 +35,8 @@ def a_terminal(monkeypatch):
     return file
 
 
-EVALUATED = {"eval_strategy": "steps", "eval_steps": 2, "per_device_eval_batch_size": 4, "max_steps": 4}
-
-
-def test_a_file_gets_a_header_a_line_a_logging_step_events_and_the_verdict(
-    text_model_path, text_rows, make_args, capsys
-):
-    trainer = run(text_model_path, text_rows, make_args, save_strategy="steps", save_steps=2, **EVALUATED)
+def test_a_file_gets_a_header_a_line_a_logging_step_events_and_the_verdict(evaluated, capsys):
+    trainer = evaluated(save_strategy="steps", save_steps=2)
     lines = capsys.readouterr().out.splitlines()
     assert "thompson, balanced" in lines[0]
     assert "24 rows" in lines[1]
@@ -65,53 +51,45 @@ def test_a_file_gets_a_header_a_line_a_logging_step_events_and_the_verdict(
     assert all(part in line for part, line in zip(saved, steps, strict=True))
     assert sum("validation at step" in line for line in lines) == 2
     assert any("checkpoint-2 written" in line for line in lines)
-    assert "Too few groups" in lines[-5]
-    assert "validation score" in lines[-4]
-    assert "±" in lines[-4]
-    assert all(trainer.args.output_dir in line for line in lines[-3:])
-    assert "--vade_sampler uniform" in lines[-1]
+    ends = ("Too few groups", "validation score", *[trainer.args.output_dir] * 2, "--vade_sampler uniform")
+    assert all(words in line for words, line in zip(ends, lines[-5:], strict=True))
 
 
 @pytest.mark.slow
 def test_a_terminal_gets_the_same_lines_above_the_bar_and_no_weight_and_no_metric_changes(
-    text_model_path, text_rows, make_args, monkeypatch
+    evaluated, made, text_rows, monkeypatch
 ):
     terminal = a_terminal(monkeypatch)
-    stock = run(text_model_path, text_rows, make_args, stock=True, disable_tqdm=False, **EVALUATED)
+    stock = made(more={"eval_dataset": text_rows.select(range(4))}, disable_tqdm=False, **EVALUATED)
+    stock.remove_callback(VADEConsoleCallback)
+    stock.add_callback(ProgressCallback)
+    stock.train()
     assert "{'loss'" in terminal.getvalue()  # the dictionaries of transformers
     assert "s/step left" not in terminal.getvalue()
     for disable_tqdm in (True, False):
         terminal = a_terminal(monkeypatch)
-        ours = run(text_model_path, text_rows, make_args, disable_tqdm=disable_tqdm, **EVALUATED)
+        ours = evaluated(disable_tqdm=disable_tqdm)
         shown = terminal.getvalue()
         assert sum("useful" in line and "seen" in line for line in shown.splitlines()) == 4
         assert ("4/4 [" in shown, "s/step left" in shown) == (not disable_tqdm, disable_tqdm)
         assert "{'loss'" not in shown
     assert_equal_weights(weights(stock), weights(ours))
-    assert without_times(stock.state.log_history) == without_times(ours.state.log_history)
+    assert full_history(stock) == full_history(ours)
 
 
-def test_a_plain_grpo_run_has_lines_too(text_model_path, text_rows, make_args, capsys):
-    args = make_args(vade_sampler="uniform", shuffle_dataset=False, max_steps=2)
-    trainer = train(text_model_path, text_rows, args)
-    assert trainer.selection is None
-    lines = capsys.readouterr().out.splitlines()
-    assert sum("loss" in line for line in lines) == 2
-    assert logged(trainer, "loss")
+def test_a_plain_grpo_run_has_lines_too(run, capsys):
+    assert run(vade_sampler="uniform", shuffle_dataset=False, max_steps=2).selection is None
+    assert sum("loss" in line for line in capsys.readouterr().out.splitlines()) == 2
 
 
-def test_a_run_without_any_score_keeps_console_and_report(text_model_path, text_rows, make_args, caplog):
-    def unscored(completions, **columns):
-        return [None] * len(completions)
-
-    train(text_model_path, text_rows, make_args(max_steps=2), reward=unscored)
+def test_a_run_without_any_score_keeps_its_console(run, caplog):
+    run(lambda completions, **columns: [None] * len(completions), max_steps=2)
     assert "The training is not affected" not in caplog.text
 
 
 @pytest.mark.parametrize(
     ("settings", "size", "share", "warns"),
     [
-        ({}, "4 rows x 4 = 16", "1.0 epochs", True),
         ({"max_steps": 12}, "4 rows x 4 = 16", "2.0 epochs", False),
         ({"max_steps": 12, "num_iterations": 2}, "4 rows x 4 = 16", "6 batches = 1.0 epochs", True),
         ({"steps_per_generation": 2}, "8 rows x 4 = 32 completions;", "3 batches = 1.0 epochs", True),
@@ -121,10 +99,8 @@ def test_a_run_without_any_score_keeps_console_and_report(text_model_path, text_
         ({"vade_posterior_init": "rollout"}, "4 rows x 4 = 16", "1.0 epochs", False),
     ],
 )
-def test_the_start_says_how_much_of_the_data_the_run_visits(
-    text_model_path, text_rows, make_args, settings, size, share, warns
-):
-    trainer = VADEGRPOTrainer(text_model_path, says_a_digit, make_args(**settings), text_rows)
+def test_the_start_says_how_much_of_the_data_the_run_visits(made, settings, size, share, warns):
+    trainer = made(**settings)
     lines = list(header(trainer, trainer.args.max_steps))
     assert trainer.args.output_dir in lines[0]
     assert size in lines[1]
@@ -137,37 +113,27 @@ def test_a_duration_is_no_time_of_day():
     assert {seconds: duration(seconds) for seconds in cases} == cases
 
 
-def test_each_validation_set_is_held_against_its_own_first_score(text_model_path, text_rows, make_args, capsys):
-    named = {"few": text_rows.select(range(2)), "many": text_rows.select(range(8))}
-    trainer = run(text_model_path, text_rows, make_args, evaluated=named, eval_on_start=True, **EVALUATED)
+def test_each_validation_set_is_held_against_its_own_first_score(evaluated, text_rows, capsys):
+    more = {"eval_dataset": {"few": text_rows.select(range(2)), "many": text_rows.select(range(8))}}
+    history = evaluated(more=more, eval_on_start=True).state.log_history
     lines = [line for line in capsys.readouterr().out.splitlines() if "validation on" in line]
     assert len(lines) == 6  # two sets, at the start and twice
-    scores = {name: [] for name in named}
-    for entry in trainer.state.log_history:
-        for name in named:
-            if f"eval_{name}_runtime" in entry:
-                scores[name].append(entry["eval_reward"])
-    for name, values in scores.items():
+    for name in more["eval_dataset"]:
+        values = [entry["eval_reward"] for entry in history if f"eval_{name}_runtime" in entry]
         last = [line for line in lines if f"validation on {name}" in line][-1]
         assert f": {100 * values[-1]:.1f} ±" in last
         assert f"({100 * (values[-1] - values[0]):+.1f} points" in last
 
 
-def test_an_error_of_the_console_switches_it_off_and_the_training_goes_on(
-    text_model_path, text_rows, make_args, monkeypatch, capsys, caplog
-):
-    def broken(*arguments, **named):
-        raise ZeroDivisionError("no figure")
-
-    monkeypatch.setattr("trl_vade.trainer.console.figures", broken)
-    trainer = run(text_model_path, text_rows, make_args, max_steps=2)
-    assert trainer.state.global_step == 2
+def test_an_error_of_the_console_switches_it_off_and_the_training_goes_on(run, monkeypatch, capsys, caplog):
+    monkeypatch.setattr("trl_vade.trainer.console.figures", lambda *given, **named: 1 / 0)
+    assert run(max_steps=2).state.global_step == 2
     assert "done at step" not in capsys.readouterr().out
-    assert caplog.text.count("ZeroDivisionError: no figure") == 1
+    assert caplog.text.count("ZeroDivisionError: division by zero") == 1
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_an_interrupted_run_says_last_how_to_go_on(text_model_path, text_rows, make_args, capsys):
+def test_an_interrupted_run_says_last_how_to_go_on(run, capsys):
     calls = []
 
     def interrupted(**columns):
@@ -177,7 +143,7 @@ def test_an_interrupted_run_says_last_how_to_go_on(text_model_path, text_rows, m
         return says_a_digit(**columns)
 
     with pytest.raises(KeyboardInterrupt):
-        run(text_model_path, text_rows, make_args, interrupted, save_strategy="steps", save_steps=100)
+        run(interrupted, save_strategy="steps", save_steps=100)
     *_, last = capsys.readouterr().out.splitlines()
     assert last.startswith("Stopped at step 2")
     assert 'resume_from_checkpoint="auto"' in last

@@ -56,17 +56,19 @@ def test_one_word_gives_the_papers_rule_and_its_initial_pass_is_for_its_samplers
         assert setting(make_args(vade_preset="paper", vade_sampler=sampler), "posterior_init") == "prior"
 
 
-def test_a_setting_of_ones_own_goes_before_the_presets_which_can_be_set_later(make_args):
+def test_a_setting_of_ones_own_goes_before_the_presets_which_can_be_set_and_is_looked_at_later(make_args):
     args = make_args(vade_cooldown=0.3)
     args.vade_preset = "paper"
     with_vade_defaults(args)
     assert [setting(args, name) for name in ("cooldown", "signal_aware_decay")] == [0.3, False]
+    args.vade_cooldown = 2
+    with refused(ConfigurationError, ["vade_cooldown=2"]):
+        with_vade_defaults(args)
 
 
 def test_only_fields_that_begin_with_vade_are_new_and_one_of_the_parents_changed(make_args):
     parents = {field.name for field in fields(GRPOConfig)}
     new = {field.name for field in fields(VADEGRPOConfig)} - parents
-    assert len(new) == 20
     assert [name for name in new if not name.startswith("vade_")] == []
     ours, stock = make_args(), make_args(GRPOConfig)
     changed = [name for name in parents - {"logging_dir"} if getattr(ours, name) != getattr(stock, name)]
@@ -204,21 +206,15 @@ def test_a_token_among_the_arguments_is_refused_and_not_repeated(make_args):
 # --------------------------------------------------------------------------------- command line, recipe, resuming
 
 
-def test_settings_of_each_type_are_read_from_flags(make_args, capsys):
+def test_settings_of_each_type_are_read_from_flags(make_args):
     parsed, made = parse(), make_args()
     assert [name for name in VADE_DEFAULTS if getattr(parsed, name) != getattr(made, name)] == []
-    flags = {
-        **{"sampler": "greedy", "cooldown": "0", "success_reward": "accuracy", "max_prompt_length": "4"},
-        **{"images_once": "false", "down_sampling": "rows"},
-    }
-    words = [word for name, value in flags.items() for word in (f"--vade_{name}", value)]
-    config = parse(*words, "--vade_dynamic_sampling", "--vade_keep_rollouts", "0.25", "1")
     wanted = {"sampler": "greedy", "cooldown": 0, "success_reward": "accuracy", "max_prompt_length": 4}
-    wanted |= {"images_once": False, "down_sampling": "rows", "dynamic_sampling": True, "keep_rollouts": [0.25, 1.0]}
+    wanted |= {"images_once": False, "down_sampling": "rows"}
+    words = [word for name, value in wanted.items() for word in (f"--vade_{name}", str(value).lower())]
+    config = parse(*words, "--vade_dynamic_sampling", "--vade_keep_rollouts", "0.25", "1")
+    wanted |= {"dynamic_sampling": True, "keep_rollouts": [0.25, 1.0]}
     assert {name: getattr(config, f"vade_{name}") for name in wanted} == wanted
-    with pytest.raises(SystemExit):
-        TrlParser((VADEGRPOConfig,)).parse_args(["--help"])
-    assert "vade_cooldown" in capsys.readouterr().out
 
 
 def test_the_threshold_is_read_from_a_flag():
@@ -226,13 +222,6 @@ def test_the_threshold_is_read_from_a_flag():
     found = {text: parse(f"--vade_success_threshold={text}").vade_success_threshold for text in wanted}
     assert found == wanted
     assert type(found["1"]) is float
-
-
-def test_a_flag_goes_before_the_value_of_the_recipe(tmp_path):
-    recipe = tmp_path / "recipe.yaml"
-    recipe.write_text("vade_success_threshold: null\nvade_sampler: greedy\n", encoding="utf-8")
-    config = parse("--config", str(recipe), "--vade_success_threshold", "0.9")
-    assert (config.vade_success_threshold, config.vade_sampler) == (0.9, "greedy")
 
 
 # --------------------------------------------------------------------------------------------- a plain GRPOConfig
@@ -253,13 +242,6 @@ def test_another_config_gets_the_defaults_and_is_otherwise_as_it_was(make_args, 
     assert type(ours) is kind
     assert vars(ours) == VADE_DEFAULTS | before
     assert (setting(ours, "sampler"), setting(ours, "decay_sampled")) == ("thompson", 0.2)
-
-
-def test_a_field_that_was_set_later_is_looked_at_too(make_args):
-    args = make_args()
-    args.vade_cooldown = 2
-    with refused(ConfigurationError, ["vade_cooldown=2"]):
-        with_vade_defaults(args)
 
 
 @pytest.mark.skipif(

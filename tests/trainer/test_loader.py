@@ -1,20 +1,17 @@
 """Loading ahead in real training on images: nothing but time comes of it."""
 
-import inspect
 import threading
-import time
 from functools import partial
 
 import datasets
 import pytest
 from datasets import Dataset
 from PIL import Image
-from trl import GRPOTrainer
 
 from tests.support.marks import slow, slow_but
 from tests.support.refusals import refused
-from tests.support.rows import numbered_rows, text_of
-from tests.support.runs import StopAfter, assert_same_end
+from tests.support.rows import numbered_rows
+from tests.support.runs import StopAfter, assert_same_end, odd_length
 from trl_vade.errors import ImageDecodeError
 from trl_vade.samplers.snapshot import state_digest
 from trl_vade.selection.log import SelectionLog
@@ -27,14 +24,10 @@ def rows_with_pictures():
     return rows.map(lambda row: {"prompt": [{"role": "user", "content": row["prompt"]}]})
 
 
-def is_short(completions, **columns):
-    return [float(len(text_of(completion)) % 2) for completion in completions]
-
-
 @pytest.fixture
 def start(made, vision_model_path):
     """Make a trainer of four steps on `rows_with_pictures`."""
-    return lambda reward=is_short, rows=None, **settings: made(
+    return lambda reward=odd_length, rows=None, **settings: made(
         reward, rows or rows_with_pictures(), model=vision_model_path, **{"max_steps": 4} | settings
     )
 
@@ -53,20 +46,16 @@ def prefetches(monkeypatch):
 
 
 def assert_nothing_runs_on(trainer):
-    for _ in range(600):
-        if not any(thread.name.startswith("trl_vade-decode") for thread in threading.enumerate()):
-            break
-        time.sleep(0.1)
-    assert not any(thread.name.startswith("trl_vade-decode") for thread in threading.enumerate())
+    for thread in threading.enumerate():
+        if thread.name.startswith("trl_vade-decode"):
+            thread.join(timeout=60)
+            assert not thread.is_alive()
     assert not trainer.selection.loader.decoder._begun
 
 
 CASES = {
     "default": {},
-    "uniform, with loader workers asked for": {
-        "vade_sampler": "uniform",
-        "dataloader_num_workers": 2,
-    },
+    "uniform, with loader workers asked for": {"vade_sampler": "uniform", "dataloader_num_workers": 2},
     "two iterations of two accumulations": {"num_iterations": 2, "steps_per_generation": 2, "max_steps": 6},
     "dynamic sampling": {"vade_dynamic_sampling": True},
 }
@@ -120,7 +109,7 @@ def test_the_next_batch_is_begun_after_each_but_the_last_and_after_its_last_refi
 def fails_later(completions, trainer_state, **columns):
     if trainer_state.global_step == 1:
         raise ConnectionError("the judge is gone")
-    return is_short(completions)
+    return odd_length(completions)
 
 
 def test_a_run_that_ends_early_gives_up_what_it_had_begun(start, prefetches):
@@ -147,9 +136,3 @@ def test_a_damaged_image_ends_the_run_at_the_batch_that_chose_its_row_and_names_
         trainer.train()
     assert trainer.state.global_step == trainer.selection.sampler.posterior.step == 2
     assert_nothing_runs_on(trainer)
-
-
-def test_trl_still_counts_micro_batches_in_step_and_buffers_inputs():
-    """`generation_is_due` rests on these two names of TRL 1.16."""
-    source = inspect.getsource(inspect.unwrap(GRPOTrainer._prepare_inputs))
-    assert "self._step % generate_every == 0 or self._buffered_inputs is None" in source

@@ -44,7 +44,6 @@ ENTRIES = {  # of a batch: what is put in, and what the loss does with it
         '{"more": prompt_mask * 2}',
         'attention_mask = torch.cat([(inputs["more"] > 1).long(), completion_mask], dim=1)',
     ),
-    "of both": ('{"more": attention_mask.cumsum(1)}', 'attention_mask = attention_mask * (inputs["more"] > 0)'),
     "of shifted tokens": (
         '{"more": attention_mask[:, 1:]}',
         'attention_mask = torch.cat([attention_mask[:, :1], inputs["more"]], dim=1)',
@@ -59,10 +58,6 @@ VALUES = {  # of `_generate`: where it returns one more, and where TRL reads it
     "behind the others": {
         "_generate": (r"(return prompt_ids, .*)", r"\1, 7"),
         PREPARE: (r"tool_images,(\s+\) = self._generate)", r"tool_images, more,\1"),
-    },
-    "among the others": {
-        "_generate": ("return prompt_ids,", "return prompt_ids, 7,"),
-        PREPARE: (r"prompt_ids_list,(\s+completion_ids_list,\s+tool_mask_list)", r"prompt_ids_list, more,\1"),
     },
     "for the rewards": {"_generate": (r"extra_fields = \{\}", 'extra_fields = {"more": completion_ids}')},
 }

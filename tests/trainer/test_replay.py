@@ -39,14 +39,8 @@ from trl_vade.trainer.batch_rows import joined, loss_mask
 from trl_vade.trainer.grpo_config import with_vade_defaults
 from trl_vade.trainer.replay import Replay
 
-SGD = {
-    "learning_rate": 0.3,
-    "lr_scheduler_type": "constant",
-    "optim": "sgd",
-    "max_grad_norm": 1e9,
-    "max_steps": 2,
-    "epsilon": 0.18,
-}
+SGD = {"learning_rate": 0.3, "lr_scheduler_type": "constant", "optim": "sgd", "max_grad_norm": 1e9, "max_steps": 2}
+SGD |= {"epsilon": 0.18}
 
 
 def second_group(calls):
@@ -84,9 +78,7 @@ def in_trls_form(first, second, places, logps):
     made["advantages"] = torch.cat([first["advantages"], second["advantages"]])[places]
     made["old_per_token_logps"] = pad([logps[place] for place in places], padding_value=0.0)
     made["num_items_in_batch"] = made["completion_mask"].sum()
-    made["tool_mask"] = (
-        made["completion_mask"] * (made["advantages"] != 0)[:, None]
-    )  # a KL term is of the others alone
+    made["tool_mask"] = made["completion_mask"] * (made["advantages"] != 0)[:, None]  # a KL term is of these alone
     return made
 
 
@@ -110,14 +102,9 @@ def passed(trainer, batch, model=None):
         {"loss_type": "luspo", "importance_sampling_level": "sequence", "epsilon": 0.35},
         {"loss_type": "sapo"},
         {"loss_type": "grpo", "importance_sampling_level": "sequence", "delta": 1.5},
-        {"loss_type": "grpo", "per_device_train_batch_size": 4, "gradient_accumulation_steps": 4},
+        {"loss_type": "grpo"} | SPLIT,
         {"off_policy_mask_threshold": 1e-4},
-        {
-            "beta": 0.5,
-            "vade_down_sampling": "live",
-            "per_device_train_batch_size": 4,
-            "gradient_accumulation_steps": 4,
-        },
+        {"beta": 0.5, "vade_down_sampling": "live"} | SPLIT,
     ],
     ids=str,
 )
@@ -250,15 +237,13 @@ def test_where_every_group_has_a_gradient_and_without_replay_the_weights_are_tho
 def test_rows_of_other_widths_are_padded_as_trl_pads_and_what_they_lack_stands_for_nothing():
     """Above all vLLM's ratio is 1 where there is no token: VESPO takes the sum of its logarithm over all places."""
 
-    def part(prompt, completion, **more):
+    def part(prompt, completion, ratio, **more):
         made = {name: torch.ones(1, prompt) for name in ("prompt_ids", "prompt_mask")}
         made |= {name: torch.ones(1, completion) for name in ("completion_ids", "completion_mask")}
-        return made | {"advantages": torch.ones(1)} | more
+        return made | {"advantages": torch.ones(1), "importance_sampling_ratio": torch.full((1, ratio), 0.5)} | more
 
     images = {"pixel_values": [torch.ones(2, 1)], "num_images": [1], "mm_token_type_ids": torch.ones(1, 5)}
-    ratio, of_row = (torch.full((1, width), 0.5) for width in (3, 1))
-    wide = part(2, 3, importance_sampling_ratio=ratio, tool_mask=torch.zeros(1, 3), **images)
-    both = joined([wide, part(4, 1, importance_sampling_ratio=ratio[:, :1])], pad_token_id=7)
+    both = joined([part(2, 3, 3, tool_mask=torch.zeros(1, 3), **images), part(4, 1, 1)], pad_token_id=7)
     assert both["prompt_ids"].tolist() == [[7, 7, 1, 1], [1, 1, 1, 1]]
     assert both["completion_ids"].tolist() == [[1, 1, 1], [1, 7, 7]]
     assert both["completion_mask"].tolist() == [[1, 1, 1], [1, 0, 0]]
@@ -266,14 +251,8 @@ def test_rows_of_other_widths_are_padded_as_trl_pads_and_what_they_lack_stands_f
     assert both["tool_mask"].tolist() == [[0, 0, 0], [1, 0, 0]]
     assert both["mm_token_type_ids"].tolist() == [[0, 0, 1, 1, 1, 1, 1], [0] * 7]
     assert (both["num_images"], [len(each) for each in both["pixel_values"]]) == ([1, 0], [2, 0])
-    both = joined([part(2, 3, importance_sampling_ratio=of_row), part(2, 1, importance_sampling_ratio=of_row)])
-    assert both["importance_sampling_ratio"].tolist() == [[0.5], [0.5]]
-
-
-def test_a_group_comes_whole_or_not_at_all(run):
-    trainer = run(lambda completions, **columns: [i % 2 for i in range(len(completions))], vade_replay=1, max_steps=1)
-    older = [trainer._batch.thinning.replay._older({}, room, trainer._buffered_inputs, None) for room in (3, 7, 16)]
-    assert [len(each["vade_group"]) if each else 0 for each in older] == [0, 4, 16]
+    of_rows = joined([part(2, 3, 1), part(2, 1, 1)])
+    assert of_rows["importance_sampling_ratio"].tolist() == [[0.5], [0.5]]
 
 
 @pytest.mark.parametrize(("before", "after"), [(0, 2), (2, 0)])

@@ -225,22 +225,6 @@ PHASES = {  # of a `train()`: what fails in it, and other settings
     "a save": (says_a_digit, {"event": "save", "save_strategy": "steps", "save_steps": 1, "save_total_limit": 3}),
     "an evaluation": (fails(lambda call, state: call == 3), EVALUATED | {"max_steps": 2}),
 }
-MADE_BY_EACH_RUN = {
-    *("selection", "state", "control", "optimizer", "lr_scheduler", "_trial", "_mixed_mesh_grads"),
-    *("_line", "_task_metrics", "_raw_rewards", "_has_begun"),
-}
-
-
-def lasting(trainer):
-    """What outlives a run: the trainer's attributes and settings, by identity where they have no plain value."""
-    found = vars(trainer) | {f"args.{name}": value for name, value in vars(trainer.args).items()}
-    of_transformers = ("_tr_", "_total_", "_globalstep", "_initial_", "_created", "_train_", "_memory", "current_")
-    return {
-        name: value if isinstance(value, int | float | str | tuple) else id(value)
-        for name, value in found.items()
-        if name not in {"sound"} | MADE_BY_EACH_RUN | trainer._of_first_run.keys()
-        and not name.startswith(of_transformers)
-    }
 
 
 def second_and_first(trainer, make):
@@ -269,10 +253,8 @@ def test_a_run_that_fails_leaves_nothing_of_itself_to_the_next(made, text_rows, 
         return trainer
 
     trainer = make(failing=True)
-    before = lasting(trainer)
     with pytest.raises(ConnectionError):
         trainer.train()
-    assert lasting(trainer) == before
     again, first = second_and_first(trainer, make)
     assert_same_end(again, first)
     assert full_history(again)[:-1] == full_history(first)[:-1]
@@ -297,38 +279,20 @@ def test_another_training_is_the_first_one_of_a_new_trainer(run, made, text_rows
     assert full_history(again)[:-1] == full_history(first)[:-1]
 
 
-@pytest.fixture
-def try_seeds(begin, monkeypatch):
-    """A function that runs a trial for each seed, as `run_hp_search_optuna` of transformers 5.23 calls the trainer.
-
-    It returns the trainer, the rows of all generation batches, and the weights at the end of each trial.
-    """
-    monkeypatch.setattr("transformers.integrations.hp_params", lambda trial: trial.params)  # it asks for optuna
-
-    def run(sampler, *seeds):
-        trainer, asked = begin(sampler)
-        model, first = trainer.model, weights(trainer)
-        trainer.model_init = lambda: model.load_state_dict(first) and model  # TRL has changed its forward
-        trainer.hp_search_backend, trainer.hp_name, ends = HPSearchBackend.OPTUNA, None, []
-        trainer.hp_space = lambda trial: trial.params
-        for number, seed in enumerate(seeds):
-            trainer.train(trial=SimpleNamespace(number=number, params={"seed": seed}))
-            ends.append(weights(trainer))
-        return trainer, asked, ends
-
-    return run
-
-
 @pytest.mark.parametrize("sampler", slow_but(["thompson"], ["uniform", "thompson"]))
-def test_the_trials_of_a_hyperparameter_search_can_be_compared(try_seeds, sampler):
-    trainer, batches, ends = try_seeds(sampler, 5, 5, 5)
+def test_the_trials_of_a_hyperparameter_search_can_be_compared(begin, monkeypatch, sampler):
+    """The trainer is called as `run_hp_search_optuna` of transformers 5.23 does it."""
+    monkeypatch.setattr("transformers.integrations.hp_params", lambda trial: trial.params)  # it asks for optuna
+    trainer, batches = begin(sampler)
+    model, first, ends = trainer.model, weights(trainer), []
+    trainer.model_init = lambda: model.load_state_dict(first) and model  # TRL has changed its forward
+    trainer.hp_search_backend, trainer.hp_name = HPSearchBackend.OPTUNA, None
+    trainer.hp_space = lambda trial: trial.params
+    for number in range(3):
+        trainer.train(trial=SimpleNamespace(number=number, params={"seed": 5}))
+        ends.append(weights(trainer))
     assert batches[0] == batches[6]  # that the trainer was made with another seed makes no difference
     assert batches[6:12] == batches[12:]  # transformers 5.23 samples a trial's completions with the seed before
     assert_equal_weights(ends[1], ends[2])
     assert trainer.selection.sampler.posterior.step == 6
     assert len(list(trainer.selection.feedback.log.path.parent.glob("vade_selection-*"))) == 2
-    if sampler == "uniform":
-        _, stock, theirs = try_seeds("stock", 5, 5, 5)
-        assert batches == stock
-        for mine, other in zip(ends, theirs, strict=True):
-            assert_equal_weights(mine, other)

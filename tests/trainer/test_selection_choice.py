@@ -11,11 +11,12 @@ import pytest
 import torch
 
 from tests.support.own_samplers import OWN, WorstLast
-from tests.support.runs import train
 from trl_vade import load_posterior
 from trl_vade.data.row_views import prompt_texts
 from trl_vade.samplers.priors import prompt_words
 from trl_vade.samplers.problems import VariantRows
+from trl_vade.selection.report.summary import summarise
+from trl_vade.trainer.report import live_run
 from trl_vade.trainer.selection_choice import cooldown_steps, make_sampler
 
 
@@ -60,17 +61,16 @@ def test_the_prompts_arrive_and_without_them_rows_differ_by_nothing_that_the_pri
 
 
 @pytest.mark.parametrize("sampler", [WorstLast(24), OWN], ids=["an object", "a path"])
-def test_its_path_stands_in_settings_posterior_and_summary(text_model_path, text_rows, make_args, sampler):
-    args = make_args(vade_sampler=sampler, max_steps=2, save_strategy="steps", save_steps=2)
-    trainer = train(text_model_path, text_rows, args, report=True)
+def test_its_path_stands_in_settings_posterior_and_summary(run, sampler):
+    trainer = run(vade_sampler=sampler, max_steps=2)
     assert "vade/failed_last" in trainer.state.log_history[0]
     trainer.save_model()
-    folder = Path(args.output_dir)
+    args, folder = trainer.args, Path(trainer.args.output_dir)
     saved = torch.load(folder / "training_args.bin", weights_only=False).vade_sampler
     assert [saved, json.loads(args.to_json_string())["vade_sampler"], args.to_dict()["vade_sampler"]] == [OWN] * 3
     assert OWN in str(args)
     assert load_posterior(folder).metadata["sampler"] == OWN
-    assert json.loads((folder / "vade_summary.json").read_text())["sampler"] == trainer.selection.sampler.kind
+    assert summarise(live_run(trainer))["sampler"] == trainer.selection.sampler.kind
 
 
 def test_a_second_training_starts_with_the_object_as_it_was_given(run):

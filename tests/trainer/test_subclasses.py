@@ -40,11 +40,9 @@ def test_mixed_with_gmpo_uniform_is_gmpo_and_thompson_chooses(
     def end_of(kind, config, **changes):
         folder = str(tmp_path / str(len(list(tmp_path.iterdir()))))
         args = make_args(config, max_steps=3, num_iterations=2, output_dir=folder, **changes)
-        if by_name:
-            named = {"model": text_model_path, "reward_funcs": says_a_digit, "args": args, "train_dataset": text_rows}
-            trainer = kind(**named)
-        else:  # GMPOTrainer takes three arguments by their places
-            trainer = kind(text_model_path, says_a_digit, args, train_dataset=text_rows)
+        named = {"model": text_model_path, "reward_funcs": says_a_digit, "args": args}
+        given = {} if by_name else named  # GMPOTrainer takes three arguments by their places
+        trainer = kind(*given.values(), **named if by_name else {}, train_dataset=text_rows)
         trainer.train()
         return trainer
 

@@ -59,7 +59,6 @@ TWO_REWARDS = {"reward": [says_a_digit, a_second_reward]}
         slow({"loss_type": "sapo"}),
         slow({"loss_type": "grpo", "importance_sampling_level": "sequence"}),
         {"num_iterations": 2},
-        slow({"loss_type": "grpo", "num_iterations": 2}),
         slow({"scale_rewards": "batch"}),
         slow({"scale_rewards": "none"}),
         {"mask_truncated_completions": True, "generation_kwargs": {"suppress_tokens": [1, 3, *range(9, 20)]}},
@@ -133,7 +132,6 @@ def test_images_go_with_their_rows(run, vision_model_path, reward, rows, setting
     "settings",
     [
         {},
-        slow({"per_device_train_batch_size": 1, "gradient_accumulation_steps": 16}),
         slow({"per_device_train_batch_size": 2, "gradient_accumulation_steps": 8, "max_completion_length": 1}),
         {"reward": always_half},
         {"loss_type": "vespo", "num_iterations": 2, "vade_down_sampling": "live"},
@@ -188,26 +186,15 @@ class NotingTrainer(VADEGRPOTrainer, NotingPasses):
     pass
 
 
-def test_the_passes_before_the_loss_leave_out_rows_without_a_gradient_and_change_no_other(run, watched):
-    found = []
-    for mode in ("none", "live"):
-        settings = {"beta": 0.04, "num_iterations": 2, "max_steps": 4, "learning_rate": 0.0}
-        with watched() as (_, micro_batches):
-            trainer = run(vade_down_sampling=mode, trainer_class=NotingTrainer, **settings)
-        kept = [len(batch["completion_ids"]) for batch in micro_batches[::2]]
-        assert trainer.passes == tuple(rows for rows in kept for _ in ("old", "reference"))
-        assert (min(kept) < 16) == (mode == "live")
-        assert np.isfinite(logged(trainer, "kl")).all()
-        found.append({})
-        for batch in micro_batches:
-            for i, mask in enumerate(batch["completion_mask"].bool()):
-                prompt = batch["prompt_ids"][i][batch["prompt_mask"][i].bool()]
-                key = (*prompt.tolist(), None, *batch["completion_ids"][i][mask].tolist())
-                found[-1][key] = torch.stack([batch[f"{name}_per_token_logps"][i][mask] for name in ("old", "ref")])
-    every, kept = found
-    assert 0 < len(kept) < len(every)
-    for key, logps in kept.items():
-        torch.testing.assert_close(logps, every[key])
+@pytest.mark.parametrize("mode", ["none", "live"])
+def test_the_passes_before_the_loss_leave_out_rows_without_a_gradient(run, watched, mode):
+    settings = {"beta": 0.04, "num_iterations": 2, "max_steps": 4, "learning_rate": 0.0}
+    with watched() as (_, micro_batches):
+        trainer = run(vade_down_sampling=mode, trainer_class=NotingTrainer, **settings)
+    kept = [len(batch["completion_ids"]) for batch in micro_batches[::2]]
+    assert trainer.passes == tuple(rows for rows in kept for _ in ("old", "reference"))
+    assert (min(kept) < 16) == (mode == "live")
+    assert np.isfinite(logged(trainer, "kl")).all()
 
 
 def completions(batch):
@@ -313,8 +300,6 @@ class TokenTrainer(VADEGRPOTrainer, Raw):
     "settings",
     [
         {"loss_type": "dapo"},
-        {"loss_type": "dapo", "beta": 0.04},
-        {"loss_type": "grpo", "importance_sampling_level": "sequence"},
         {"loss_type": "cispo"},
         {"loss_type": "grpo", "importance_sampling_level": "sequence", "beta": 0.04},
     ],
@@ -326,22 +311,6 @@ def test_only_the_chosen_tokens_get_a_gradient(run, settings):
     assert max(trainer.shares) < 0.6
     assert logged(trainer, "vade/kept_tokens_share") == pytest.approx(trainer.shares)
     assert logged(trainer, "vade/trained_completions")[-1] == sum(kept_rollouts(trainer))
-
-
-@pytest.mark.parametrize(("level", "some"), [("token", True), ("sequence", False)])
-def test_trls_entropy_quantile_selects_no_tokens_of_a_sequence_ratio(run, level, some):
-    """Why D3S has a seam of its own (TRL 1.16). When this fails, `get_high_entropy_mask` may serve for both."""
-    shares = []
-
-    class Noting(Raw):
-        def after_step(self, logps, entropies, batch):
-            mask = loss_mask(batch).bool()
-            moved = logps.grad.ne(0) & mask
-            shares.append((moved.sum() / mask[moved.any(1)].sum()).item())  # of the tokens of rows with a gradient
-
-    settings = {"importance_sampling_level": level, "top_entropy_quantile": 0.2, "loss_type": "grpo"}
-    run(trainer_class=Noting, max_steps=1, **settings)
-    assert (shares[0] < 0.6, shares[0] == 1.0) == (some, not some)
 
 
 # ------------------------------------------------------------------------------------------------- code of the user's
@@ -396,12 +365,9 @@ def test_a_loss_that_passes_by_ours_ends_the_first_step(run):
 
 
 def test_evaluation_and_initial_rollouts_are_whole(run, text_rows):
-    settings = {"vade_posterior_init": "rollout", "eval_strategy": "steps", "eval_steps": 1, "max_steps": 2}
-    settings |= {
-        "per_device_eval_batch_size": 8,
-        "learning_rate": 0.0,
-        "more": {"eval_dataset": text_rows.select(range(4))},
-    }
+    settings = {"eval_strategy": "steps", "eval_steps": 1, "per_device_eval_batch_size": 8, "max_steps": 2}
+    settings |= {"vade_posterior_init": "rollout", "learning_rate": 0.0}
+    settings |= {"more": {"eval_dataset": text_rows.select(range(4))}}
     every, kept = (run(vade_down_sampling=mode, **settings) for mode in ("none", "rows"))
     for name in ("eval_loss", "eval_reward", "vade/effective_gradient_ratio"):
         assert logged(every, name) == logged(kept, name)

@@ -51,7 +51,7 @@ def warm_start_source(args: Any) -> str | None:
 
 
 def column_of(args: Any) -> str | None:
-    """Return the column in `vade_posterior_init="column:NAME"` as `data.pass_rates` takes it, or None."""
+    """Return the column in `vade_posterior_init="column:NAME"` as `data.columns.pass_rates` takes it, or None."""
     value = str(setting(args, "posterior_init"))
     return value.removeprefix(COLUMN) if value.startswith(COLUMN) else None
 

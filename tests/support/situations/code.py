@@ -117,6 +117,7 @@ class Narrated(Board):
 def environments(factory, **more):
     def given(side):
         def moves(environments, **columns):
+            assert {len(each.board) + each.moves for each in environments} == {4}  # each takes from a list of its own
             side.seen.append([each.moves for each in environments])
             return [float(number % 2) for number in side.seen[-1]]
 
@@ -131,9 +132,12 @@ def two_kinds():
 
 
 def rollout(prompts, trainer):
-    """A rollout function that generates by itself."""
+    """A rollout function that generates by itself, and plays on in the prompts that it was handed."""
     prompt_ids = trainer._tokenize_prompts(prompts)[0]
     completion_ids, _ = trainer._generate_single_turn(prompt_ids, None, {}, trainer.num_generations)
+    for prompt in prompts:
+        assert len(prompt) == 1
+        prompt.append({"role": "user", "content": "say"})
     logprobs = [[0.0] * len(ids) for ids in completion_ids]
     lengths = [len(ids) for ids in completion_ids]
     return {"prompt_ids": prompt_ids, "completion_ids": completion_ids, "logprobs": logprobs, "lengths": lengths}
@@ -188,10 +192,7 @@ CODE = {
     ),
     "a temperature that a callback changes": Situation({"max_steps": 3}, drive=calling("on_step_end", cool)),
     "evaluation inside a step": Situation(
-        {"per_device_eval_batch_size": 8},
-        evaluated(),
-        drive=calling("on_step_end", evaluate),
-        logs="eval_reward",
+        {"per_device_eval_batch_size": 8}, evaluated(), drive=calling("on_step_end", evaluate), logs="eval_reward"
     ),
     "evaluation inside an accumulation": Situation(
         {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 2, "per_device_eval_batch_size": 8},
@@ -201,9 +202,7 @@ CODE = {
     ),
     "a callback that stops": Situation({"max_steps": 5}, drive=calling("on_step_end", stop)),
     "early stopping": Situation(
-        BEST | {"max_steps": 6},
-        evaluated(callbacks=lambda: [EarlyStoppingCallback(1)]),
-        logs="eval_reward",
+        BEST | {"max_steps": 6}, evaluated(callbacks=lambda: [EarlyStoppingCallback(1)]), logs="eval_reward"
     ),
     "the best model at the end": Situation(BEST | {"load_best_model_at_end": True}, evaluated(), logs="eval_reward"),
     "a tool": Situation(LONG, tools(take), **AGENT),

@@ -7,17 +7,10 @@ from datasets import Dataset, load_from_disk
 
 from tests.support.as_stock import Situation
 from tests.support.rows import make_text_rows, text_of
+from tests.support.runs import odd_length
 
+from .rewards import of
 from .settings import SAVED, resumed
-
-
-def of_completions(completions, **columns):
-    """A reward that needs no column."""
-    return [float(len(text_of(each)) % 2) for each in completions]
-
-
-def needs_none(side):
-    return {"reward_funcs": of_completions}
 
 
 def plain_prompts():
@@ -85,7 +78,7 @@ def eight():
 
 
 DATA = {
-    "prompts that are texts": Situation({}, needs_none, plain_prompts),
+    "prompts that are texts": Situation({}, of(odd_length), plain_prompts),
     "system prompts in some rows": Situation({}, rows=system_prompts),
     "prompts of several turns": Situation({}, rows=several_turns),
     "odd columns": Situation({}, seeing("info", "day", "nothing", "maybe"), odd_columns),

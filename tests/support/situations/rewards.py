@@ -57,6 +57,14 @@ def logging(side):
     return {"reward_funcs": noting}
 
 
+def writing(prompts, completions, **columns):
+    """A judge that writes each completion behind its prompt."""
+    for prompt, completion in zip(prompts, completions, strict=True):
+        assert len(prompt) == 1
+        prompt += completion
+    return length(completions)
+
+
 def model(side):
     from transformers import AutoTokenizer, Qwen2ForSequenceClassification
 
@@ -83,6 +91,7 @@ REWARDS = {
     "async beside sync": Situation({}, of([says_a_digit, later, length]), ours=SUCCESS, logs="rewards/later/mean"),
     "by the state of the trainer": Situation({}, of(by_the_step)),
     "that log": Situation({"log_completions": True}, logging, logs="longest"),
+    "that write into the prompts": Situation({}, of(writing)),
     "a model": Situation({}, model),
     "two": two(),
     "two with weights": two(reward_weights=[0.3, 1.7]),

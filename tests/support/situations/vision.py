@@ -7,6 +7,7 @@ from PIL import Image
 
 from tests.support.as_stock import Situation
 from tests.support.rows import text_of
+from tests.support.runs import odd_length
 
 MODEL = {"model": "vision_model_path"}
 
@@ -50,7 +51,17 @@ def blocks_in_the_content():
 def given(side):
     def reward(completions, **columns):
         side.seen.append([text_of(each) for each in completions])
-        return [float(len(text) % 2) for text in side.seen[-1]]
+        return odd_length(completions)
+
+    return {"reward_funcs": reward}
+
+
+def drawing(side):
+    def reward(completions, image, **columns):
+        for number, each in enumerate(image):
+            assert not (np.asarray(each) == (1, 2, 3)).all(-1).any()
+            each.load()[number, 0] = (1, 2, 3)
+        return given(side)["reward_funcs"](completions)
 
     return {"reward_funcs": reward}
 
@@ -70,6 +81,7 @@ VISION = {
     "lists of images": Situation({}, given, lists_of_images, **MODEL),
     "images that a transform opens": Situation({}, given, opened_by_a_transform, **MODEL),
     "images in the content": Situation({}, given, blocks_in_the_content, **MODEL),
+    "a reward that draws into the pictures": Situation({}, drawing, one_image, **MODEL),
     "LoRA on images": Situation({}, with_lora, one_image, **MODEL),
     "images evaluated": Situation(
         {"eval_strategy": "steps", "eval_steps": 1, "per_device_eval_batch_size": 8},

@@ -3,16 +3,14 @@
 import json
 
 import datasets
-import numpy as np
 import pytest
 from datasets import Dataset
-from PIL import Image
 from safetensors import safe_open
 
 from tests.support.marks import slow_but
 from tests.support.rows import with_variants
-from tests.support.runs import StopAfter, assert_same_end, first_letter, says_a_digit
-from trl_vade import VADEGRPOTrainer
+from tests.support.runs import StopAfter, assert_same_end, first_letter
+from tests.support.vision_runs import picture
 from trl_vade.trainer.checkpoint.generation_batch import file_name
 
 
@@ -21,11 +19,6 @@ def pixels_in(path):
     with safe_open(path, framework="pt") as file:
         parts = json.loads(file.metadata()["others"])[0]
         return [key.partition("/")[2] for key in file.keys() if key.startswith(f"{len(parts) - 1}/")]  # noqa: SIM118
-
-
-def picture(number, size=56):
-    noise = np.random.default_rng(number).integers(0, 255, (size, size + 28 * (number % 3), 3), dtype=np.uint8)
-    return Image.fromarray(noise)
 
 
 def vision_rows(column="image", shift=0, variants=False):
@@ -42,14 +35,13 @@ def vision_rows(column="image", shift=0, variants=False):
 
 
 @pytest.fixture
-def start(vision_model_path, make_args, tmp_path):
+def start(made, vision_model_path, tmp_path):
     """A function that makes a trainer of two optimiser steps a generation batch."""
 
     def make(folder, rows, stop=None, **changes):
-        changes = {"steps_per_generation": 2, "max_steps": 4, "save_strategy": "steps", "save_steps": 1} | changes
-        args = make_args(output_dir=str(tmp_path / folder), **changes)
-        callbacks = [StopAfter(stop)] if stop else None
-        return VADEGRPOTrainer(vision_model_path, first_letter, args, rows, callbacks=callbacks)
+        settings = {"steps_per_generation": 2, "max_steps": 4, "save_strategy": "steps", "save_steps": 1} | changes
+        more = {"callbacks": [StopAfter(stop)] if stop else None}
+        return made(first_letter, rows, model=vision_model_path, output_dir=tmp_path / folder, more=more, **settings)
 
     return make
 
@@ -106,12 +98,10 @@ def test_where_a_row_or_the_processor_has_changed_the_batch_is_generated_anew_an
         assert trainer.state.global_step == steps
 
 
-def test_a_batch_that_lacks_what_the_loss_needs_now_is_generated_anew_and_that_is_said(
-    text_model_path, text_rows, make_args, caplog
-):
+def test_a_batch_that_lacks_what_the_loss_needs_now_is_generated_anew_and_that_is_said(made, tmp_path, caplog):
     changes = {"num_iterations": 2, "steps_per_generation": 4, "per_device_train_batch_size": 4, "max_steps": 4}
     for more in ({"save_strategy": "steps", "save_steps": 3, "max_steps": 3}, {"beta": 0.1}):
-        trainer = VADEGRPOTrainer(text_model_path, says_a_digit, make_args(**changes | more), text_rows)
+        trainer = made(output_dir=tmp_path / "run", **changes | more)
         trainer.train(resume_from_checkpoint="auto")
     assert "'reference': (0, 1)" in caplog.text
     assert "new generation batch" in caplog.text

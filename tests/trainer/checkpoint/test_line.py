@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -11,12 +10,11 @@ import pytest
 from peft import LoraConfig
 from transformers import TrainerCallback
 from transformers.trainer_callback import ExportableState
-from trl import GRPOConfig, GRPOTrainer
+from trl import GRPOTrainer
 
 from tests.support.marks import slow
 from tests.support.refusals import refused
-from tests.support.runs import StopAfter, assert_equal_weights, says_a_digit, weights
-from trl_vade import VADEGRPOTrainer
+from tests.support.runs import StopAfter
 from trl_vade.checkpoints import complete_checkpoints
 from trl_vade.errors import CheckpointIncompleteError, CheckpointSaveError, ConfigurationError
 from trl_vade.selection.log import SelectionLog
@@ -26,14 +24,13 @@ STATES = ["model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth"]
 
 
 @pytest.fixture
-def begin(text_model_path, text_rows, make_args):
+def begin(made, tmp_path):
     """A function that makes a trainer of 4 steps, which are all saved; it stops after the step given."""
 
     def make(stop=None, adapters=False, **changes):
-        args = make_args(**{"save_strategy": "steps", "save_steps": 1, "max_steps": 4} | changes)
-        callbacks = [StopAfter(stop)] if stop else []
+        saves = {"output_dir": tmp_path / "run", "save_strategy": "steps", "save_steps": 1, "max_steps": 4}
         more = {"peft_config": LoraConfig(target_modules=["q_proj"])} if adapters else {}
-        return VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows, callbacks=callbacks, **more)
+        return made(**saves | changes, more=more | {"callbacks": [StopAfter(stop)] if stop else []})
 
     return make
 
@@ -56,10 +53,6 @@ def go_on(trainer, checkpoint="auto"):
     return begun.step
 
 
-def steps(folder):
-    return [line["step"] for line in SelectionLog(folder).read()]
-
-
 def names(folder):
     return sorted(path.name for path in Path(folder).glob("checkpoint-*"))
 
@@ -75,49 +68,29 @@ def contents(folder):
 
 
 @pytest.mark.parametrize("limit", [1, slow(2)])
-def test_a_clock_that_stepped_back_deletes_no_new_checkpoint(begin, limit):
+def test_a_clock_that_stepped_back_deletes_no_new_checkpoint(begin, tmp_path, limit):
     begin(stop=2, save_total_limit=limit).train()
-    folder = Path(begin().args.output_dir)
+    folder = tmp_path / "run"
     for path in folder.glob("checkpoint-*"):
         os.utime(path, (time.time() + 3600,) * 2)
     go_on(begin(save_total_limit=limit))
     assert names(folder) == ["checkpoint-3", "checkpoint-4"][-limit:]
 
 
-@pytest.mark.slow
-def test_a_preempted_run_needs_nobody_at_any_time(begin, caplog):
-    """The same command goes on after a kill before the first save, inside it, and later."""
-    trainer = begin()
-    assert go_on(trainer) == 0  # the very first start
-    folder, end = Path(trainer.args.output_dir), weights(trainer)
-    before = contents(folder)
-    for path in folder.glob("checkpoint-*"):
-        shutil.rmtree(path)
-    assert go_on(begin(stop=1)) == 0
-    assert steps(folder) == [1]
-    assert contents(folder)[str(folder / "vade_selection-1.jsonl")] == before[str(folder / "vade_selection.jsonl")]
-    assert "vade_selection-1.jsonl" in caplog.text
-    (folder / "checkpoint-1" / "vade_checkpoint.json").unlink()
-    assert go_on(begin(stop=2)) == 0
-    assert f"{folder / 'checkpoint-1'} is skipped" in caplog.text
-    resumed = begin()
-    assert go_on(resumed) == 2
-    assert_equal_weights(weights(resumed), end)
-
-
 def test_states_and_a_log_that_are_missing_are_named_and_training_goes_on(begin, caplog):
     trainer = begin(stop=2, save_only_model=True)
-    trainer.train()
-    SelectionLog(trainer.args.output_dir).path.unlink()
+    assert go_on(trainer) == 0  # the same command as later
+    log = SelectionLog(trainer.args.output_dir)
+    log.path.unlink()
     assert go_on(begin(save_only_model=True)) == 2
-    assert steps(trainer.args.output_dir) == [3, 4]
+    assert [line["step"] for line in log.read()] == [3, 4]
     assert "it is missing" in caplog.text
     (said,) = [record.getMessage() for record in caplog.records if "save_only_model" in record.getMessage()]
     assert all(name in said for name in ("random numbers", "optimizer", "scheduler"))
 
 
 @pytest.mark.parametrize("changes", [{}, {"shuffle_dataset": False}], ids=["usual", "plain GRPO"])
-def test_the_last_whole_checkpoint_is_deleted_only_when_the_next_is_whole(begin, monkeypatch, changes):
+def test_the_last_whole_checkpoint_is_deleted_only_when_the_next_is_whole(begin, tmp_path, monkeypatch, changes):
     """With `save_total_limit` the Trainer deletes it inside the save, before TRL has written its last file."""
     trainer = begin(save_total_limit=1, **changes)
     assert (trainer.selection is None) == bool(changes)
@@ -130,7 +103,7 @@ def test_the_last_whole_checkpoint_is_deleted_only_when_the_next_is_whole(begin,
     monkeypatch.setattr("trl_vade.trainer.checkpoint.resuming.write_marker", full)
     with refused(CheckpointSaveError, names=["checkpoint-3"], offers=["'auto'"]):
         trainer.train()
-    folder = Path(trainer.args.output_dir)
+    folder = tmp_path / "run"
     assert complete_checkpoints(folder) == [folder / "checkpoint-2"]
     assert trainer.args.save_total_limit == 1
     assert not trainer.is_in_train  # in which no failed push raises
@@ -139,19 +112,19 @@ def test_the_last_whole_checkpoint_is_deleted_only_when_the_next_is_whole(begin,
     assert names(folder) == ["checkpoint-4"]
 
 
-def test_checkpoints_of_the_stock_trainer_stay_as_they_are(text_model_path, text_rows, make_args, begin):
-    args = make_args(GRPOConfig, save_strategy="steps", save_steps=1, max_steps=2)
-    GRPOTrainer(text_model_path, says_a_digit, args, text_rows).train()
-    before = contents(args.output_dir)
+def test_checkpoints_of_the_stock_trainer_stay_as_they_are(begin):
+    stock = begin(stop=2, trainer_class=GRPOTrainer)
+    stock.train()
+    before = contents(stock.args.output_dir)
     for asked in (None, "auto"):
         with refused(ConfigurationError, ["checkpoint-1", "checkpoint-2"], ["another output_dir", "model", "mv"]):
             begin(save_total_limit=1).train(resume_from_checkpoint=asked)
-    assert contents(args.output_dir) == before
+    assert contents(stock.args.output_dir) == before
 
 
-def test_a_run_that_goes_back_sets_aside_what_it_abandons_with_a_whole_log_each_time(begin, caplog):
+def test_a_run_that_goes_back_sets_aside_what_it_abandons_with_a_whole_log_each_time(begin, tmp_path, caplog):
     """By the command of the refusal, which goes on to work."""
-    folder, logs = Path(begin().args.output_dir), []
+    folder, logs = tmp_path / "run", []
     for number, temperature in enumerate((1.0, 0.2, 5.0)):
         if number:
             for _ in range(2):
@@ -179,9 +152,9 @@ def test_a_run_that_goes_back_sets_aside_what_it_abandons_with_a_whole_log_each_
     assert not [*folder.glob("vade_selection-*")]
 
 
-def test_a_damaged_trainer_state_is_said_before_anything_is_loaded(begin):
+def test_a_damaged_trainer_state_is_said_before_anything_is_loaded(begin, tmp_path):
     begin(stop=2).train()
-    path = Path(begin().args.output_dir) / "checkpoint-2" / "trainer_state.json"
+    path = tmp_path / "run" / "checkpoint-2" / "trainer_state.json"
     content = path.read_bytes()
     for place in (0, content.index(b"max_steps"), content.index(b"global_step") + 13, len(content) // 2):
         path.write_bytes(content[:place] + bytes([content[place] ^ 0x90]) + content[place + 1 :])
@@ -208,11 +181,10 @@ def test_a_marker_names_every_file_that_a_resume_reads_and_the_runs_before(check
         assert (marker["format"], marker["line"]) == (1, [[markers[0]["line"][0][0], number]])
 
 
-def test_a_marker_names_the_checkpoints_that_its_run_goes_back_to(begin):
+def test_a_marker_names_the_checkpoints_that_its_run_goes_back_to(begin, tmp_path):
     for stop in (1, 3, 4):
         go_on(begin(stop))
-    folder = Path(begin().args.output_dir)
-    first, second, third = (marker_of(folder, step)["line"] for step in (1, 2, 4))
+    first, second, third = (marker_of(tmp_path / "run", step)["line"] for step in (1, 2, 4))
     assert second[:-1] == first
     assert third[:-1] == [*first, [second[-1][0], 3]]
     assert len({line[-1][0] for line in (first, second, third)}) == 3

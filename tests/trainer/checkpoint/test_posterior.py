@@ -1,46 +1,24 @@
-"""What a checkpoint of a real run holds, and whom it serves; that it resumes exactly is in integration/test_resume."""
+"""What a checkpoint of a real run holds, and whom it serves. That it resumes exactly: `test_battery.py`."""
 
 import json
-import logging
 from pathlib import Path
 
 import numpy as np
 import pytest
-from trl import GRPOConfig, GRPOTrainer
+from transformers import AutoModelForImageTextToText
 
 from tests.support.checkpoints import without_later
 from tests.support.refusals import refused
-from tests.support.runs import (
-    assert_equal_weights,
-    first_letter,
-    logged,
-    rows_with_images,
-    says_a_digit,
-    train,
-    weights,
-)
-from trl_vade import VADEGRPOConfig, VADEGRPOTrainer, load_snapshot
+from tests.support.rows import make_text_rows
+from tests.support.runs import always_half, assert_equal_weights, first_letter, logged, rows_with_images, weights
+from trl_vade import load_snapshot
 from trl_vade.checkpoints import MARKER_FILE
 from trl_vade.errors import CheckpointIncompleteError, ReplicaDivergenceError, SnapshotError, SnapshotMismatchError
 from trl_vade.samplers.snapshot import POSTERIOR_FILE
 from trl_vade.trainer.checkpoint.generation_batch import file_name
 
 
-def test_the_stock_trainer_still_resumes_a_qwen_without_its_weights(vision_model_path, make_args, caplog, monkeypatch):
-    """When this fails, transformers loads them, and `load_saved_weights` with its three overrides can go."""
-    monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)  # off before transformers 5.23
-    rows = rows_with_images()
-    args = make_args(GRPOConfig, max_steps=2, save_strategy="steps", save_steps=1)
-    first = train(vision_model_path, rows, args, first_letter, trainer_class=GRPOTrainer)
-    resumed = GRPOTrainer(vision_model_path, first_letter, make_args(GRPOConfig, max_steps=2), rows)
-    resumed.train(resume_from_checkpoint=str(Path(args.output_dir) / "checkpoint-2"))  # nothing is left to train
-    assert "missing keys in the checkpoint" in caplog.text
-    assert not weights(first)["lm_head.weight"].equal(weights(resumed)["lm_head.weight"])
-
-
-def test_the_best_model_is_loaded_with_its_weights_at_the_end(vision_model_path, make_args):
-    from transformers import AutoModelForImageTextToText
-
+def test_the_best_model_is_loaded_with_its_weights_at_the_end(run, vision_model_path):
     rows, evaluations = rows_with_images(), []
     held_out = rows.select(range(4)).map(lambda row: {"task": "held out"})
 
@@ -50,13 +28,12 @@ def test_the_best_model_is_loaded_with_its_weights_at_the_end(vision_model_path,
         evaluations.append(1)
         return [1.0 / len(evaluations)] * len(completions)
 
-    best = {"load_best_model_at_end": True, "metric_for_best_model": "eval_reward", "max_steps": 3}
-    best["save_total_limit"] = 2  # the best checkpoint stays, though it is the oldest
-    evaluation = {"eval_strategy": "steps", "eval_steps": 1, "per_device_eval_batch_size": 16}
-    args = make_args(save_strategy="steps", save_steps=1, **best, **evaluation)
-    trainer = VADEGRPOTrainer(vision_model_path, best_at_first, args, rows, eval_dataset=held_out)
-    trainer.train()
-    best, last = (Path(args.output_dir) / f"checkpoint-{step}" for step in (1, 3))
+    settings = {"load_best_model_at_end": True, "metric_for_best_model": "eval_reward", "max_steps": 3}
+    settings |= {"save_total_limit": 2}  # the best checkpoint stays, though it is the oldest
+    settings |= {"eval_strategy": "steps", "eval_steps": 1, "per_device_eval_batch_size": 16}
+    settings |= {"model": vision_model_path, "more": {"eval_dataset": held_out}}
+    trainer = run(best_at_first, rows, save_strategy="steps", save_steps=1, **settings)
+    best, last = (Path(trainer.args.output_dir) / f"checkpoint-{step}" for step in (1, 3))
     assert Path(trainer.state.best_model_checkpoint) == best
     saved = [AutoModelForImageTextToText.from_pretrained(path).state_dict() for path in (best, last)]
     assert_equal_weights(weights(trainer), saved[0])
@@ -71,15 +48,14 @@ def unlisted(checkpoint, name):
 
 
 def test_completions_that_are_not_there_are_refused_or_on_purpose_generated_anew_and_the_log_says_so(
-    text_model_path, text_rows, make_args, checkpointed_run, caplog
+    made, checkpointed_run, caplog
 ):
     trainer, folder = checkpointed_run("iterated")
     trainer.save_model(_internal_call=True)  # as push_to_hub calls it: completions belong to a checkpoint alone
     assert not Path(trainer.args.output_dir, file_name(0)).exists()
     checkpoint = folder / "checkpoint-1"
     (checkpoint / file_name(0)).unlink()
-    args = make_args(num_iterations=2, max_steps=3)
-    resumed = VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows)
+    resumed = made(output_dir=folder, num_iterations=2, max_steps=3)
     with refused(CheckpointIncompleteError, [file_name(0)]):
         resumed.train(resume_from_checkpoint=without_later(checkpoint))
     unlisted(checkpoint, file_name(0))
@@ -97,29 +73,23 @@ def test_a_generation_batch_of_more_steps_than_before_is_used_for_all_of_them(sa
 
 def test_the_checkpoint_and_the_output_directory_hold_the_posterior(saved, tmp_path):
     trainer, output_dir = saved[0], saved[1].parent
-    assert load_snapshot(output_dir / "checkpoint-1").sampler_state["posterior"]["step"] == 1
-    assert load_snapshot(output_dir).sampler_state["posterior"]["step"] == 2
-    metadata = load_snapshot(output_dir).metadata
-    assert metadata["num_generations"] == 4
-    assert metadata["success_reward"] == "says_a_digit"
-    assert metadata["base_model"] is None  # a folder of this machine
-    assert metadata["run"]["rollouts"] == 32
     trainer.save_model(str(tmp_path / "elsewhere"))
-    assert load_snapshot(tmp_path / "elsewhere").sampler_state["posterior"]["step"] == 2
+    for folder, step in ((output_dir / "checkpoint-1", 1), (output_dir, 2), (tmp_path / "elsewhere", 2)):
+        assert load_snapshot(folder).sampler_state["posterior"]["step"] == step
+    metadata = load_snapshot(output_dir).metadata
+    wanted = {"num_generations": 4, "success_reward": "says_a_digit", "base_model": None}  # a folder of this machine
+    assert {name: metadata[name] for name in wanted} == wanted
+    assert metadata["run"]["rollouts"] == 32
 
 
-def is_short(completions, **kwargs):
-    return [0.0] * len(completions)
-
-
-MISMATCHES = [  # changes of the arguments, other rows, another reward, and what the error must name
-    ({"num_generations": 2}, None, says_a_digit, ["num_generations", 4, 2]),
-    ({"vade_success_threshold": 0.9}, None, says_a_digit, ["success_threshold", 0.5, 0.9]),
-    ({"seed": 7}, None, says_a_digit, ["seed", 3, 7]),
-    ({"vade_sampler": "uniform"}, None, says_a_digit, ["thompson", "uniform"]),
-    ({}, range(23), says_a_digit, ["rows", 24, 23]),
-    ({}, range(23, -1, -1), says_a_digit, ["dataset_fingerprint"]),
-    ({}, None, is_short, ["says_a_digit", "is_short"]),
+MISMATCHES = [  # changes of the arguments, and what the error must name
+    ({"num_generations": 2}, ["num_generations", 4, 2]),
+    ({"vade_success_threshold": 0.9}, ["success_threshold", 0.5, 0.9]),
+    ({"seed": 7}, ["seed", 3, 7]),
+    ({"vade_sampler": "uniform"}, ["thompson", "uniform"]),
+    ({"rows": make_text_rows().select(range(23))}, ["rows", 24, 23]),
+    ({"rows": make_text_rows().select(range(23, -1, -1))}, ["dataset_fingerprint"]),
+    ({"reward": always_half}, ["says_a_digit", "always_half"]),
 ]
 
 
@@ -131,38 +101,30 @@ def saved(checkpointed_run):
 
 
 @pytest.fixture
-def resume(text_model_path, text_rows, make_args, saved):
+def resume(made, saved):
     """Go on from the saved run to step 4, with other arguments or rows."""
 
-    def go_on(rows=text_rows, reward=says_a_digit, checkpoint=None, **changes):
-        args = make_args(**{"save_strategy": "steps", "save_steps": 1, "max_steps": 4} | changes)
-        trainer = VADEGRPOTrainer(text_model_path, reward, args, rows)
-        trainer.train(resume_from_checkpoint=str(checkpoint or saved[1]))
+    def go_on(checkpoint=saved[1], **changes):
+        saves = {"save_strategy": "steps", "save_steps": 1, "max_steps": 4, "output_dir": saved[1].parent}
+        trainer = made(**saves | changes)
+        trainer.train(resume_from_checkpoint=str(checkpoint))
         return trainer
 
     return go_on
 
 
-@pytest.mark.parametrize(("changes", "order", "reward", "named"), MISMATCHES)
-def test_a_posterior_of_another_run_is_refused_by_name_with_both_sides_and_the_way_out(
-    resume, text_rows, changes, order, reward, named
-):
+@pytest.mark.parametrize(("changes", "named"), MISMATCHES)
+def test_a_posterior_of_another_run_is_refused_by_name_with_both_sides_and_the_way_out(resume, changes, named):
     with refused(SnapshotMismatchError, names=named, offers=["vade_posterior_init", "new run"]):
-        resume(text_rows if order is None else text_rows.select(order), reward, **changes)
+        resume(**changes)
 
 
-@pytest.mark.parametrize("trainer_class", [VADEGRPOTrainer, GRPOTrainer])
-def test_a_finished_run_that_is_resumed_is_left_as_it_is(saved, text_model_path, text_rows, make_args, trainer_class):
-    """A job that is queued again after its last save. When it holds for the stock trainer, `_run_epoch` can go."""
-    args = make_args(VADEGRPOConfig if trainer_class is VADEGRPOTrainer else GRPOConfig, max_steps=2)
-    trainer = trainer_class(text_model_path, says_a_digit, args, text_rows)
-    trainer.train(resume_from_checkpoint=str(saved[1]))
-    if trainer_class is GRPOTrainer:
-        assert trainer.state.global_step == 3
-    else:
-        assert trainer.state.global_step == 2
-        assert trainer.selection.feedback.rollouts == 32
-        assert_equal_weights(weights(trainer), weights(saved[0]))
+def test_a_finished_run_that_is_resumed_is_left_as_it_is(saved, resume):
+    """A job that is queued again after its last save. Stock TRL 1.16 trains one step more."""
+    trainer = resume(max_steps=2)
+    assert trainer.state.global_step == 2
+    assert trainer.selection.feedback.rollouts == 32
+    assert_equal_weights(weights(trainer), weights(saved[0]))
 
 
 def test_rules_follow_the_arguments_and_the_evidence_stays(saved, resume, caplog):
@@ -197,9 +159,9 @@ def test_a_posterior_of_another_save_is_refused(saved, resume):
         resume()
 
 
-def test_replicas_that_differ_stop_the_save_and_are_named(text_model_path, text_rows, make_args, monkeypatch):
+def test_replicas_that_differ_stop_the_save_and_are_named(run, monkeypatch):
     """The gathered list plays three processes, a last resort: real replicas are equal."""
-    trainer = train(text_model_path, text_rows, make_args(max_steps=1))
+    trainer = run(max_steps=1)
     monkeypatch.setattr(
         "trl_vade.trainer.checkpoint.resuming.gather_object", lambda digests: [*digests, "another", digests[0]]
     )

@@ -3,14 +3,11 @@
 import multiprocessing
 import os
 import signal
-from pathlib import Path
 
 import pytest
 from accelerate import Accelerator
 
-from tests.support.runs import assert_equal_weights, says_a_digit, train, weights
-from trl_vade import VADEGRPOTrainer
-from trl_vade.selection.log import SelectionLog
+from tests.support.runs import assert_same_end, says_a_digit
 from trl_vade.trainer.callbacks import LastCheckpoint
 
 pytestmark = pytest.mark.usefixtures("ctrl_c")
@@ -30,13 +27,11 @@ def terminated():
 
 @pytest.mark.parametrize(("number", "ending"), [(signal.SIGTERM, SystemExit), (signal.SIGINT, KeyboardInterrupt)])
 def test_a_run_stopped_by_a_signal_resumes_as_if_it_had_not_been(
-    text_model_path, text_rows, make_args, tmp_path, terminated, caplog, number, ending
+    made, run, tmp_path, terminated, caplog, number, ending
 ):
     """Also where workers were asked for: Slurm signals all processes, and one that ends would end the run."""
     changes = {"save_strategy": "steps", "save_steps": 100, "num_iterations": 2, "dataloader_num_workers": 1}
-    whole = train(text_model_path, text_rows, make_args(output_dir=str(tmp_path / "whole"), **changes))
-    args = make_args(output_dir=str(tmp_path / "parts"), **changes)
-    calls = []
+    calls, whole, changes = [], run(**changes), changes | {"output_dir": tmp_path / "parts"}
 
     def interrupted(completions, limit, **kwargs):
         calls.append(1)
@@ -47,25 +42,23 @@ def test_a_run_stopped_by_a_signal_resumes_as_if_it_had_not_been(
 
     interrupted.__name__ = "says_a_digit"  # the same success signal, or the resume is refused
     with pytest.raises(ending):
-        VADEGRPOTrainer(text_model_path, interrupted, args, text_rows).train()
+        run(interrupted, **changes)
     assert f"{number.name} received" in caplog.text
     assert [path.name for path in (tmp_path / "parts").glob("checkpoint-*")] == ["checkpoint-3"]
-    resumed = VADEGRPOTrainer(text_model_path, says_a_digit, args, text_rows)
+    resumed = made(**changes)
     resumed.train(resume_from_checkpoint=True)  # of step 3: inside the second generation batch
-    assert_equal_weights(weights(resumed), weights(whole))
-    assert SelectionLog(tmp_path / "parts").read() == SelectionLog(tmp_path / "whole").read()
+    assert_same_end(resumed, whole)
 
 
 @pytest.mark.parametrize("changes", [{"save_strategy": "no"}, {"enable_jit_checkpoint": True}])
-def test_where_no_checkpoint_is_wanted_an_interrupt_is_an_interrupt(text_model_path, text_rows, make_args, changes):
+def test_where_no_checkpoint_is_wanted_an_interrupt_is_an_interrupt(run, tmp_path, changes):
     def interrupted(completions, **kwargs):
         os.kill(os.getpid(), signal.SIGINT)
         return [0.0] * len(completions)
 
-    args = make_args(**changes)
     with pytest.raises(KeyboardInterrupt):
-        VADEGRPOTrainer(text_model_path, interrupted, args, text_rows).train()
-    assert not list(Path(args.output_dir).glob("checkpoint-*"))
+        run(interrupted, **changes)
+    assert not list(tmp_path.glob("**/checkpoint-*"))
 
 
 @pytest.fixture

@@ -130,7 +130,6 @@ def test_what_does_not_come_from_trl_passes_as_it_is_and_is_named_once_but_for_a
     for prompts, given_params in [
         ("a prompt", params()),
         (row(), params()),
-        (["a prompt"], params()),
         ([{"prompt": "a prompt"}], params()),
         ([SimpleNamespace(prompt_token_ids=[1, 2])], params()),
         (rows(2), None),

@@ -1,5 +1,6 @@
 """What the engine is told of the trainer's processor. The real engine: tests/engines/test_engines.py."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -39,18 +40,16 @@ def test_an_engine_has_the_settings_of_images_that_the_trainer_was_given(vision_
 
 
 @pytest.mark.parametrize(
-    ("loader", "changes", "other"),
+    ("loader", "other"),
     [
-        (AutoProcessor, {}, {}),
-        (AutoTokenizer, {}, {}),
-        (AutoProcessor, {"max_pixels": 12544}, {"mode": "server"}),
-        (AutoProcessor, {"max_pixels": 12544}, {"use_vllm": False}),
+        (AutoProcessor.from_pretrained, {}),
+        (AutoTokenizer.from_pretrained, {}),
+        (partial(AutoProcessor.from_pretrained, max_pixels=12544), {"mode": "server"}),
+        (partial(AutoProcessor.from_pretrained, max_pixels=12544), {"use_vllm": False}),
     ],
 )
-def test_the_folders_own_processor_a_tokenizer_and_other_engines_change_nothing(
-    vision_model_path, loader, changes, other
-):
-    made = engine_made_by_trl(loader.from_pretrained(vision_model_path, **changes), vision_model_path, **other)
+def test_the_folders_own_processor_a_tokenizer_and_other_engines_change_nothing(vision_model_path, loader, other):
+    made = engine_made_by_trl(loader(vision_model_path), vision_model_path, **other)
     assert made == {"model": vision_model_path}
 
 

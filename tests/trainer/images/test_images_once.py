@@ -6,10 +6,9 @@ from functools import cache
 import pytest
 import torch
 from peft import LoraConfig
-from transformers import Qwen2_5_VLProcessor, Qwen2VLImageProcessor
 
 from tests.support.marks import slow_but
-from tests.support.runs import assert_equal_weights, logged, make_trainer, weights
+from tests.support.runs import assert_equal_weights, logged, make_trainer, odd_length, weights
 from tests.support.seen_pictures import seen_pictures
 from tests.support.vision_runs import FirstGradients, assert_same_but_for_rounding, images, picture, picture_rows
 from trl_vade import VADEGRPOTrainer
@@ -39,18 +38,13 @@ CASES = {
 DEFAULT = ("a reference model", "some rows without a picture")
 
 
-def is_even(completions, **kwargs):
-    """Whether the answer has an even number of letters."""
-    return [1.0 - len(completion[0]["content"]) % 2 for completion in completions]
-
-
 def play(model, folder, *, rows=None, pictures=(1,), prepare=lambda trainer: None, more=None, **settings):
     """Train on pictures, and return the trainer, its gradients and what was seen. Four micro-batches are a step."""
     base = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 4, "max_steps": 2}
     gradients = FirstGradients()
     more = {"callbacks": [gradients], "eval_dataset": picture_rows(2, first=50)} | (more or {})
     settings = base | {"vade_down_sampling": "none"} | settings
-    trainer = make_trainer(folder, model, rows or picture_rows(pictures=pictures), is_even, more=more, **settings)
+    trainer = make_trainer(folder, model, rows or picture_rows(pictures=pictures), odd_length, more=more, **settings)
     prepare(trainer)
     with seen_pictures(trainer) as seen:
         trainer.train()
@@ -127,7 +121,7 @@ def test_two_rows_with_the_same_picture_share_it(vision_model_path, tmp_path):
 )
 def test_what_is_encoded_once_by_default(made, vision_model_path, settings, dropout, wanted):
     adapter = dropout and LoraConfig(r=2, target_modules=["qkv"], lora_dropout=dropout)
-    trainer = made(is_even, picture_rows(), model=vision_model_path, more={"peft_config": adapter}, **settings)
+    trainer = made(odd_length, picture_rows(), model=vision_model_path, more={"peft_config": adapter}, **settings)
     assert (trainer._images.on, trainer._images.tower_once, trainer._images.grouped) == wanted
     assert trainer.selection.loader.decoder.shares_pictures == wanted[0]  # else another may draw in them
     trainer.aux_loss_enabled = True  # the router loss of a micro-batch
@@ -144,7 +138,7 @@ class SeesSteps(VADEGRPOTrainer):
 def test_where_images_go_trls_way_one_line_says_why(made, vision_model_path, caplog):
     for kind, settings in ((VADEGRPOTrainer, {}), (SeesSteps, AS_TRL), (SeesSteps, {})):
         assert "Images are processed and kept once for each completion" not in caplog.text
-        made(is_even, picture_rows(), model=vision_model_path, trainer_class=kind, **settings)
+        made(odd_length, picture_rows(), model=vision_model_path, trainer_class=kind, **settings)
     assert "SeesSteps.training_step" in caplog.text.split("Images are processed")[1]
 
 
@@ -158,31 +152,27 @@ def test_a_subclass_with_its_own_loss_gets_pixels(run, vision_model_path, method
         return getattr(super(OwnLoss, self), method)(model, inputs, *positional, **named)
 
     setattr(OwnLoss, method, loss)
-    trainer = run(is_even, picture_rows(), model=vision_model_path, trainer_class=OwnLoss, max_steps=1)
+    trainer = run(odd_length, picture_rows(), model=vision_model_path, trainer_class=OwnLoss, max_steps=1)
     assert trainer.seen.is_floating_point()
 
 
-def test_a_processor_used_by_a_reward_function_sees_its_images_as_ever(vision_model_path, make_args):
+def test_a_processor_used_by_a_reward_function_sees_its_images_as_ever(made, vision_model_path):
     seen = []
 
     def looks(completions, **kwargs):
-        made = holder[0].processing_class(images=[[picture(1)]], text=["<|image_pad|>"], return_tensors="pt")
-        seen.append(made["pixel_values"])
-        assert holder[0].processing_class.image_processor.to_dict() == before
-        return is_even(completions)
+        processed = trainer.processing_class(images=[[picture(1)]], text=["<|image_pad|>"], return_tensors="pt")
+        seen.append(processed["pixel_values"].is_floating_point())
+        assert trainer.processing_class.image_processor.to_dict() == before
+        return odd_length(completions)
 
-    holder = []
-    holder.append(VADEGRPOTrainer(vision_model_path, looks, make_args(max_steps=1), picture_rows()))
-    before = holder[0].processing_class.image_processor.to_dict()
-    holder[0].train()
-    assert seen[0].is_floating_point()
+    trainer = made(looks, picture_rows(), model=vision_model_path, max_steps=1)
+    before = trainer.processing_class.image_processor.to_dict()
+    trainer.train()
+    assert seen == [True]
 
 
-def test_model_and_processor_are_left_as_they_were(plays):
+def test_a_copy_of_the_model_encodes_by_itself(plays):
     trainer, _, _ = plays("a step", **STEP)
-    assert type(trainer.processing_class) is Qwen2_5_VLProcessor
-    assert type(trainer.processing_class.image_processor) is Qwen2VLImageProcessor
-    assert [name for name, module in trainer.model.named_modules() if "get_image_features" in vars(module)] == []
     copied = copy.deepcopy(trainer.model)
     with torch.no_grad():
         for weight in copied.model.visual.parameters():

@@ -1,4 +1,4 @@
-"""`selection.rollouts`: properties against brute force, and a schedule of D3S."""
+"""`trainer.batch_rows`: properties against brute force, and a schedule of D3S."""
 
 from itertools import combinations
 

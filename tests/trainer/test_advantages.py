@@ -1,4 +1,4 @@
-"""`selection.advantages`: golden values of DIVA-GRPO, and properties."""
+"""`trainer.variants`: golden values of DIVA-GRPO, and properties."""
 
 import numpy as np
 import pytest
