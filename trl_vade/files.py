@@ -37,8 +37,7 @@ def packaged(name: str) -> Path:
 
     A wheel has it inside the package, the repository beside it. Without it, it is a `FileNotFoundError`.
     """
-    places = (_PACKAGE / name, _PACKAGE.parent / name)
-    for place in places:
+    for place in (places := (_PACKAGE / name, _PACKAGE.parent / name)):
         if place.exists():
             return place
     raise FileNotFoundError(f"Neither {places[0]} nor {places[1]} is there. Install trl_vade again.")

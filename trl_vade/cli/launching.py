@@ -30,8 +30,7 @@ def launch(command: CommandArguments, arguments: list[str]) -> None:
     except subprocess.CalledProcessError as error:  # the process has said why
         raise SystemExit(max(error.returncode, FAILED)) from None  # a signal's code is below 0
     except ChildFailedError as error:
-        _, first = error.get_first_failure()
-        raise SystemExit(max(first.exitcode, FAILED)) from None
+        raise SystemExit(max(error.get_first_failure()[1].exitcode, FAILED)) from None
     finally:
         signal.signal(signal.SIGINT, before)
 

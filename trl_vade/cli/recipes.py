@@ -8,6 +8,8 @@ from typing import Any
 from trl_vade.errors import ConfigurationError
 
 TESTBED = "testbed"  # as a model's or a data set's name: the embedded one
+RECIPES = Path(__file__).parents[1] / "recipes"
+ACCELERATE = RECIPES / "accelerate"
 
 
 def load_splits(place: str, config: str | None = None, *, streaming: bool = False, seed: int = 0) -> Any:
@@ -38,10 +40,6 @@ def pick_split(splits: Any, option: str, name: str) -> Any:
             f"{option} {name!r}: the data set has the splits {', '.join(map(repr, splits))}. Name one of these."
         )
     return splits[name]
-
-
-RECIPES = Path(__file__).parents[1] / "recipes"
-ACCELERATE = RECIPES / "accelerate"
 
 
 def recipe_file(name: str) -> Path:

@@ -18,6 +18,4 @@ def exact_answer_reward(completions: list[Any], answer: list[str], **kwargs: Any
 
 def _text(completion: Any) -> str:
     content = completion if isinstance(completion, str) else completion[0]["content"]
-    if isinstance(content, str):
-        return content
-    return "".join(block.get("text", "") for block in content)
+    return content if isinstance(content, str) else "".join(block.get("text", "") for block in content)

@@ -106,8 +106,7 @@ class VADEConsoleCallback(HarmlessCallback):
             page = f"open {folder / PAGE_FILE}" if (folder / PAGE_FILE).exists() else f"trl-vade report {folder}"
             tqdm.write(f"Next: {page}\n      trl-vade posterior show {folder} (the hardest rows)")
             if is_adaptive(self._trainer.args):
-                more = f"--vade_sampler uniform --output_dir {folder}-uniform"
-                tqdm.write(f"      the same run with {more} (did choosing help?)")
+                tqdm.write(f"      the same with --vade_sampler uniform --output_dir {folder}-uniform (did it help?)")
 
     @harmless
     def say(self, event: str) -> None:
