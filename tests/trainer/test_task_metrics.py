@@ -48,7 +48,7 @@ def trackio_dir(tmp_path, monkeypatch):
 def test_each_picture_of_a_table_is_one_file_and_stock_trl_still_writes_one_for_each_completion(
     run, vision_model_path, trackio_dir, stock
 ):
-    """When `stock` writes 8, `trainer.callbacks.pictures_once` can go."""
+    """When `stock` writes 8, `trainer.logs.pictures_once` can go."""
     kind = GRPOTrainer if stock else VADEGRPOTrainer
     tracked = TRACKED | {"log_completions": True, "max_steps": 1}
     run(first_letter, rows_with_images(), model=vision_model_path, trainer_class=kind, **tracked)

@@ -52,7 +52,6 @@ def root(version: Version = False) -> None:
       trl-vade train
       trl-vade plan --recipe qwen2_5_vl_3b_grpo_vade
       trl-vade report vade-quickstart-thompson
-      trl-vade posterior show vade-quickstart-thompson
     """
 
 
@@ -140,7 +139,3 @@ def report(
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line, with these arguments or those of the process."""
     app(arguments, prog_name="trl-vade")
-
-
-if __name__ == "__main__":
-    main()

@@ -17,21 +17,16 @@ app = typer.Typer(
     epilog=LOGIN,
 )
 
-Source = Annotated[str, typer.Argument(metavar="SOURCE", help="A folder, or user/repo[@branch, @commit or @step].")]
-Step = Annotated[int | None, typer.Option("--step", min=0, help="Optimiser step; the newest one without it.")]
-Rows = Annotated[int, typer.Option("--rows", min=0, help="Most rows in a table.")]
 AsJSON = Annotated[bool, typer.Option("--json", help="Print JSON for other programs, with nothing around it.")]
 
 
 @app.command(epilog=LOGIN, short_help="Print what a run found hard and easy.")
 def show(
-    source: Source,
-    step: Step = None,
-    rows: Rows = 20,
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="A folder, or user/repo[@branch, commit or step].")],
+    step: Annotated[int | None, typer.Option("--step", min=0, help="Optimiser step; else the newest one.")] = None,
+    rows: Annotated[int, typer.Option("--rows", min=0, help="Most rows in a table.")] = 20,
     as_json: AsJSON = False,
-    export: Annotated[
-        Path | None, typer.Option("--export", help="Also write this Parquet file: a column of the rows' pass rates.")
-    ] = None,
+    export: Annotated[Path | None, typer.Option("--export", help="Parquet file to write the pass rates to.")] = None,
 ) -> None:
     """Print the facts of a run, a histogram of its pass rates, and its hardest and easiest rows.
 
@@ -42,8 +37,7 @@ def show(
     \b
     Examples:
       trl-vade posterior show qwen-vade
-      trl-vade posterior show you/vade-posterior --step 100
-      trl-vade posterior show you/vade-posterior --json | jq .mean_pass_rate
+      trl-vade posterior show you/vade-posterior --step 100 --json | jq .facts
       trl-vade posterior show qwen-vade --export rates.parquet
     """
     from trl_vade.hub.posteriors.repository import load_posterior
@@ -72,7 +66,6 @@ def push(
     """Publish the posterior of a run as a step of a data-set repository.
 
     Rows are named by the hashes that the run kept of them. A run with push_to_hub publishes their ids and tasks, too.
-
     A step that is there already is replaced, and later ones are deleted: it becomes the newest. The history of the
     repository keeps the rest.
 

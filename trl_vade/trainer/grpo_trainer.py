@@ -17,7 +17,7 @@ from trl_vade.selection.on_time import OnTimeSelection
 
 from .batch import GenerationBatch
 from .batch_rows import with_gradient, with_pixels_counted
-from .callbacks import LastCheckpoint, StepTimer, TaskMetrics, callback_of, pictures_once
+from .callbacks import LastCheckpoint, StepTimer, callback_of
 from .checkpoint.resuming import (
     checkpoint_being_saved,
     index_weights,
@@ -32,6 +32,7 @@ from .generation.corrections import correct_generation, without_missing_images
 from .images.once import ImagesOnce
 from .initial_posterior import may_resume, read_warm_start
 from .loader import draws_apart, numbers_of, of_tickets, rows_of_batch
+from .logs import TaskMetrics, pictures_once
 from .preflight import look_over
 from .presets import is_adaptive
 from .report import PRIVATE, VADEReportCallback, push_checkpoint, push_now, write_model_card

@@ -17,10 +17,11 @@ from trl_vade.errors import CheckpointSaveError, ConfigurationError
 from trl_vade.processes import on_main_process
 
 from .batch import GenerationBatch
-from .callbacks import TaskMetrics, TrainedCounts, callback_of
+from .callbacks import TrainedCounts, callback_of
 from .checkpoint.resuming import resolve_checkpoint
 from .console import VADEConsoleCallback
 from .images.once import ImagesOnce
+from .logs import TaskMetrics
 from .preflight import lay_out_rows, resolve_args, settle_choice
 from .presets import is_adaptive
 from .seams import never_tried

@@ -35,8 +35,9 @@ from .batch_rows import (
     taken,
     with_pixels_counted,
 )
-from .callbacks import OF_TRAINED_ROWS, TrainedCounts, callback_of, of_trained_rows
+from .callbacks import TrainedCounts, callback_of
 from .config_checks import down_sampling, reason_against_lossless, refuse_lossless, schedule
+from .logs import OF_TRAINED_ROWS, of_trained_rows
 from .presets import is_adaptive
 from .replay import Replay
 from .seams import arguments_of, own_views
