@@ -45,7 +45,7 @@ def posterior_identity(trainer: Any) -> dict[str, Any]:
 
 
 def run_facts(trainer: Any, dataset: str | None = None) -> dict[str, Any]:
-    """Return what a stranger needs to know about a posterior, as JSON values without a local path, or None."""
+    """Return public facts of a posterior as JSON values, None where unknown; `dataset` names its training data."""
     args = trainer.args
     model_repo = trainer.hub_model_id or args.hub_model_id  # without its owner until the repository exists
     facts = {

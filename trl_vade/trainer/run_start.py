@@ -91,8 +91,8 @@ def _hold(folder: Path) -> IO[str]:
         except (BlockingIOError, PermissionError):
             file.seek(0)
             raise ConfigurationError(
-                f"output_dir={str(folder)!r} is in use by another run ({file.read().strip()}). Stop it, or set "
-                "another output_dir."
+                f"output_dir={str(folder)!r} is in use by another run ({file.read().strip()}). Wait for it, or "
+                "set another output_dir."
             ) from None
         except (ImportError, OSError):  # Windows, or a file system without locks
             pass
