@@ -78,10 +78,17 @@ def flags(tmp_path):
     ]
 
 
-def test_the_program_in_small_goes_on_where_it_was(flags, capsys, tmp_path):
+def odd_reward(completions, answer, **columns):
+    texts = [each if isinstance(each, str) else each[0]["content"] for each in completions]
+    return [float(len(text) % 2) for text in texts]
+
+
+def test_the_program_in_small_goes_on_where_it_was(flags, capsys, tmp_path, monkeypatch):
     found = main(["study", *flags, "--seeds", "2"])
     assert found["rows"] == 64
     assert {*found["pass_rates"]} == {"t 1", "t 2"}
+    for place in ("model", "train"):  # a random model has no right answer, and so no gradient
+        monkeypatch.setattr(f"eval.benchmarks.smollm.{place}.exact_reward", odd_reward)
     shorter = ["train", *flags, "--every", "1", "--batches"]
     whole = main([*shorter, "2", "--runs", str(tmp_path / "whole")])
     main([*shorter, "1"])
@@ -91,6 +98,12 @@ def test_the_program_in_small_goes_on_where_it_was(flags, capsys, tmp_path):
         assert [point["batch"] for point in run["points"]] == [0, 1, 2]
         assert [point["rollouts"] for point in run["points"]] == [0, 256, 512]
         assert [point["score"] for point in run["points"]] == [point["score"] for point in other["points"]]
+    folders = (tmp_path / "runs", tmp_path / "whole")
+    went_on, never_stopped = (
+        [path.read_bytes() for path in sorted(folder.rglob("checkpoint-2/model.safetensors"))] for folder in folders
+    )
+    assert went_on == never_stopped
+    assert len({*went_on}) > 1  # the arms have learned other things
     assert "default, replay: vanilla's last score with" in capsys.readouterr().out
 
 
