@@ -28,7 +28,7 @@ parser.add_argument("--model", default="Qwen/Qwen3-VL-2B-Instruct")
 parser.add_argument("--dataset", default="hiyouga/geometry3k")
 parser.add_argument("--sampler", default="thompson")
 parser.add_argument("--output_dir", default="geometry-vade")
-parser.add_argument("--max_steps", type=int, default=60)
+parser.add_argument("--max_steps", type=int, default=120)
 parser.add_argument("--use_vllm", action="store_true", help="generate with vLLM (pip install 'trl-vade[vllm]')")
 options = parser.parse_args()
 
@@ -46,9 +46,11 @@ args = GRPOConfig(
     output_dir=options.output_dir,
     max_steps=options.max_steps,
     learning_rate=1e-5,
-    num_generations=8,
+    num_generations=4,
     per_device_train_batch_size=8,
-    gradient_accumulation_steps=32,  # a generation batch of 32 rows
+    gradient_accumulation_steps=32,  # a generation batch of 64 rows
+    num_iterations=2,  # passes over it
+    vade_replay=0 if options.sampler == "uniform" else 4,  # also over what taught in the last four
     max_completion_length=512,
     logging_steps=1,
     save_steps=20,

@@ -25,7 +25,7 @@ parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.R
 parser.add_argument("--model", default="Qwen/Qwen2.5-VL-3B-Instruct")
 parser.add_argument("--dataset", type=Path, required=True, help="the folder with rows.jsonl and the images")
 parser.add_argument("--output_dir", default="receipts-vade")
-parser.add_argument("--max_steps", type=int, default=200)
+parser.add_argument("--max_steps", type=int, default=400)
 options = parser.parse_args()
 
 
@@ -61,9 +61,11 @@ rows = rows.cast_column("images", List(Image()))  # files are opened when their 
 args = VADEGRPOConfig(
     output_dir=options.output_dir,
     max_steps=options.max_steps,
-    num_generations=8,
+    num_generations=4,
     per_device_train_batch_size=4,
-    gradient_accumulation_steps=64,  # 4 x 64 / 8 = 32 rows a generation batch
+    gradient_accumulation_steps=64,  # 4 x 64 / 4 = 64 rows a generation batch
+    num_iterations=2,  # passes over it
+    vade_replay=4,  # also over what taught in the last four
     max_completion_length=32,
     learning_rate=1e-5,  # LoRA takes a larger rate than TRL's default of 1e-6
     logging_steps=1,

@@ -22,7 +22,7 @@ parser.add_argument("--dataset", default="openai/gsm8k", help="rows with the col
 parser.add_argument("--sampler", default="thompson", choices=["thompson", "uniform"])
 parser.add_argument("--use_vllm", action="store_true")
 parser.add_argument("--output_dir", default="gsm8k-{sampler}")
-parser.add_argument("--max_steps", type=int, default=300)
+parser.add_argument("--max_steps", type=int, default=600)
 options = parser.parse_args()
 
 
@@ -41,11 +41,13 @@ test = load_dataset(options.dataset, "main", split="test[:20%]").map(as_row, rem
 args = VADEGRPOConfig(
     output_dir=options.output_dir.format(sampler=options.sampler),
     vade_sampler=options.sampler,
-    # A generation batch is 8 x 64 = 512 completions: 64 rows, 8 completions each. GSM8K has 7,473 rows, so 300 batches
-    # are 2.6 epochs. On the first visit of a row the sampler knows nothing about it; it gains from the second one on.
-    num_generations=8,
+    # A generation batch is 8 x 64 = 512 completions: 128 rows, 4 completions each. GSM8K has 7,473 rows, so 300 batches
+    # are 5.1 epochs. On the first visit of a row the sampler knows only its words; it gains from the second one on.
+    num_generations=4,
     per_device_train_batch_size=8,  # sets the memory of a backward pass; the product with the next line is the batch
     gradient_accumulation_steps=64,
+    num_iterations=2,  # passes over a batch, so 600 steps are 300 batches
+    vade_replay=0 if options.sampler == "uniform" else 4,  # dead groups leave room for what taught in the last four
     max_steps=options.max_steps,
     max_completion_length=512,  # a cut answer has no \boxed{} and scores 0: watch completions/clipped_ratio
     # The rate, the temperature of 1.0 and beta 0.0 (no reference model in memory) are TRL's defaults.

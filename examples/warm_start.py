@@ -51,9 +51,9 @@ args = VADEGRPOConfig(
     push_to_hub=options.publish_to is not None,
     hub_model_id=options.publish_to,
     save_steps=50,
-    num_generations=8,
+    num_generations=4,
     per_device_train_batch_size=8,
-    gradient_accumulation_steps=32,  # 8 x 32 / 8 = 32 rows a generation batch
+    gradient_accumulation_steps=32,  # 8 x 32 / 4 = 64 rows a generation batch
     logging_steps=1,
     bf16=torch.cuda.is_available(),
 )

@@ -20,7 +20,7 @@ from trl_vade.rewards import accuracy_reward
 from trl_vade.selection.log import SelectionLog
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-QUESTIONS = [f"say a digit {'not' if number % 2 else 'above'} {number}" for number in range(80)]
+QUESTIONS = [f"say a digit {'not' if number % 2 else 'above'} {number}" for number in range(160)]
 PROMPTS = [[{"role": "user", "content": question}] for question in QUESTIONS]
 
 
@@ -74,7 +74,7 @@ def deepmath(tmp_path):
 def test_two_lines_trains_on_many_rows_a_batch(run, text_model_path, deepmath):
     names = run("two_lines.py", "--model", text_model_path, "--dataset", deepmath, "--split", "train")
     assert isinstance(names["trainer"], VADEGRPOTrainer)
-    assert_learned(names["trainer"], rows=32)
+    assert_learned(names["trainer"], rows=64)
 
 
 def test_the_diff_of_two_lines_leads_back_to_a_script_of_trl(run, text_model_path, deepmath):
@@ -106,7 +106,7 @@ def gsm8k(tmp_path):
 @pytest.mark.slow
 def test_text_math_trains_and_validates_on_the_number_behind_the_marks(run, text_model_path, gsm8k):
     trainer = run("text_math.py", "--model", text_model_path, "--dataset", gsm8k, max_steps=1)["trainer"]
-    assert_learned(trainer, rows=64, batches=1)
+    assert_learned(trainer, rows=128, batches=1)
     assert set(trainer.train_dataset["answer"]) == {str(digit) for digit in range(10)}
     assert [entry["step"] for entry in trainer.state.log_history if "eval_reward" in entry] == [0, 1]
     assert load_posterior(trainer.args.output_dir).metadata["success_reward"] == "accuracy_reward"
@@ -124,8 +124,8 @@ def receipts(tmp_path):
     """A folder of small images with questions; the labels of the last four cannot be read."""
     folder = tmp_path / "receipts"
     rows = []
-    for number in range(44):
-        label = f"{number}.50" if number < 40 else "torn off"
+    for number in range(84):
+        label = f"{number}.50" if number < 80 else "torn off"
         rows.append({"image": f"{number // 2:04d}.png", "question": f"What is value {number}?", "answer": label})
     write_lines(folder / "rows.jsonl", rows)
     for name in {row["image"] for row in rows}:
@@ -137,9 +137,9 @@ def receipts(tmp_path):
 def test_own_images_counts_no_trial_where_its_reward_gives_no_verdict(run, vision_model_path, receipts):
     names = run("own_images.py", "--model", vision_model_path, "--dataset", receipts, max_steps=1)
     trainer = names["trainer"]
-    assert len(trainer.train_dataset) == 40
+    assert len(trainer.train_dataset) == 80
     assert trainer.train_dataset[3]["images"][0].getpixel((0, 0)) == (1, 0, 0)
-    assert_learned(trainer, rows=32, batches=1)
+    assert_learned(trainer, rows=64, batches=1)
     (line,) = batches_of(trainer)
     rewards = list(trainer._logs["rewards"]["right_amount"])
     unscored = sum(reward is None or reward != reward for reward in rewards)
@@ -175,13 +175,13 @@ def test_warm_start_takes_over_and_publishes_a_posterior(hub, run, text_model_pa
     arguments = ["--posterior", "acme/run-posterior", "--publish_to", "you/run"]
     trainer = run("warm_start.py", "--model", text_model_path, "--dataset", questions, *arguments)["trainer"]
     shown = capsys.readouterr().out
-    assert f"{len(theirs)} of 80 rows scored, at optimiser step 2" in shown
+    assert f"{len(theirs)} of 160 rows scored, at optimiser step 2" in shown
     assert theirs.sample_id[int(theirs.pass_rate.argmin())] in shown
 
     warm, *batches = batches_of(trainer)
     assert warm["sample_index"] == theirs.index.tolist()
     assert warm["trials"] == pytest.approx(0.2 * (theirs.alpha + theirs.beta))
-    assert [len(line["sample_index"]) for line in batches] == [32, 32]
+    assert [len(line["sample_index"]) for line in batches] == [64, 64]
     ours = load_posterior("you/run-posterior")
     assert ours.metadata["global_step"] == 2
     assert set(ours.sample_id) > set(theirs.sample_id)
@@ -207,8 +207,8 @@ def test_grpo_vlm_trains_an_adapter_of_qwen3_vl_on_pictures(run, geometry, tmp_p
     changes = {'report_to="trackio"': 'report_to="none"', "max_completion_length=512": "max_completion_length=4"}
     changes["gradient_accumulation_steps=32"] = "gradient_accumulation_steps=4"
     model = write_family("qwen3_vl", tmp_path / "qwen3_vl")
-    trainer = run("grpo_vlm.py", "--model", model, "--dataset", geometry, changes=changes)["trainer"]
-    assert_learned(trainer, rows=4)
+    trainer = run("grpo_vlm.py", "--model", model, "--dataset", geometry, changes=changes, max_steps=4)["trainer"]
+    assert_learned(trainer, rows=8)
     assert trainer.model.peft_config
     assert trainer._images.on
 

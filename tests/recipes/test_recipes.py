@@ -20,7 +20,7 @@ from trl_vade.trainer.presets import setting
 
 SIZES, ALGORITHMS, ARMS = ("3b", "7b"), ("grpo", "gspo"), ("vade", "vanilla")
 NAMES = [f"qwen2_5_vl_{size}_{algorithm}_{arm}" for size in SIZES for algorithm in ALGORITHMS for arm in ARMS]
-ADAPTERS = ["qwen3_vl_2b_lora_vade", "qwen3_vl_4b_lora_vade"]
+OURS = {"qwen2_5_vl_3b_grpo_replay": 4, "qwen3_vl_2b_lora_vade": 1, "qwen3_vl_4b_lora_vade": 1}  # processes
 
 
 def text_of(name):
@@ -42,9 +42,9 @@ def parsed():
     return parse
 
 
-def test_there_is_a_recipe_for_each_run_of_the_papers_main_table_but_dapo():
+def test_there_is_a_recipe_for_each_run_of_the_papers_main_table_but_dapo_and_some_of_ours():
     found = {path.stem for path in (RECIPES).glob("*.yaml")}
-    assert found == {*NAMES, *ADAPTERS, "quickstart"}
+    assert found == {*NAMES, *OURS, "quickstart"}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -119,17 +119,19 @@ def test_the_arm_is_the_papers_rule_or_vanilla(name, parsed):
     assert (setting(args, "decay_sampled"), setting(args, "decay_unsampled")) == (0.2, 0.999)
 
 
-@pytest.mark.parametrize("name", ADAPTERS)
-def test_an_adapter_of_qwen3_vl_fits_one_process_and_trains_losslessly(name, parsed):
-    script, args, model = parsed(name, 1)
+@pytest.mark.parametrize("name", OURS)
+def test_our_recipes_have_the_batch_the_passes_and_the_replay_that_the_results_advise(name, parsed):
+    script, args, model = parsed(name, OURS[name])
     plan = make_plan(args, script.plan_rows)
-    assert (plan.rows_per_generation_batch, plan.updates_per_generation_batch) == (64, 1)
-    assert (setting(args, "preset"), down_sampling(args), model.use_peft) == ("balanced", "lossless", True)
+    assert (plan.rows_per_generation_batch, plan.updates_per_generation_batch) == (128, 2)
+    assert (args.num_generations, args.vade_replay, setting(args, "preset")) == (4, 4, "balanced")
+    assert (down_sampling(args), model.use_peft) == ("lossless", "lora" in name)
+    assert args.save_steps % 2 == 0  # checkpoints fall between generation batches
 
 
 @pytest.mark.slow
 def test_the_adapter_of_the_recipe_trains_the_tiny_model_of_that_family(parsed, tmp_path, make_args):
-    _, _, model = parsed(ADAPTERS[0], 1)
+    _, _, model = parsed("qwen3_vl_2b_lora_vade", 1)
     folder = write_family("qwen3_vl", tmp_path)
     args = make_args(max_steps=1, vade_down_sampling="lossless")
     trainer = VADEGRPOTrainer(folder, first_letter, args, rows_with_images(), peft_config=get_peft_config(model))
