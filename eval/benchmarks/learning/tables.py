@@ -59,13 +59,16 @@ def main_arms(records: list[Record]) -> str:
 
 
 def short(records: list[Record]) -> str:
-    """What a reader looks for first: the share of vanilla GRPO's rollouts until its final score."""
+    """What a reader looks for first: how much the score gains, and what the gain spares."""
     lines = []
     for regime, arms in compared(records):
-        shares = [shown(*share_interval(arms[role], arms[VANILLA])) for role in ("default", BEST)]
-        lines.append([titled(regime), *shares])
-    head = [f"{name}: rollouts, share (95 %)" for name in ("default, tuned", "default with replay and more passes")]
-    return table(["situation", *head], lines) if lines else ""
+        vanilla, gains = arms[VANILLA], [differences(arms[role], arms[VANILLA], area) for role in ("default", BEST)]
+        cells = [f"{np.mean(of):+.3f} ± {np.mean(of) - interval(of)[1]:.3f}" if len(of) > 1 else "-" for of in gains]
+        share = share_interval(arms[BEST], vanilla)[0]
+        needs = "-" if np.isnan(share) else "never there" if np.isinf(share) else f"{share:.0%}"
+        lines.append([titled(regime), f"{np.mean([area(run) for run in vanilla]):.3f}", *cells, needs])
+    head = ["situation", "vanilla GRPO: score", "VADE: gain", "with replay: gain", "with replay: rollouts to the same score"]
+    return table(head, lines) if lines else ""
 
 
 def costs(records: list[Record]) -> str:
@@ -163,7 +166,7 @@ def agreement(records: list[Record]) -> str:
 
 
 TABLES: dict[str, tuple[str, Callable[[list[Record]], str]]] = {
-    "short": ("Rollouts until vanilla GRPO's final score", short),
+    "short": ("What VADE gains over vanilla GRPO, all of them tuned", short),
     "main": ("Difference of the area to vanilla GRPO, tuned; paired by seed", main_arms),
     "costs": ("Spent until vanilla GRPO's final score", costs),
     "tuned": ("What was tuned", tuned),
