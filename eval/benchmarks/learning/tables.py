@@ -65,23 +65,22 @@ def short(records: list[Record]) -> str:
         vanilla, gains = arms[VANILLA], [differences(arms[role], arms[VANILLA], area) for role in ("default", BEST)]
         cells = [f"{np.mean(of):+.3f} ± {np.mean(of) - interval(of)[1]:.3f}" if len(of) > 1 else "-" for of in gains]
         share = share_interval(arms[BEST], vanilla)[0]
-        needs = "-" if np.isnan(share) else "never there" if np.isinf(share) else f"{share:.0%}"
+        needs = "-" if np.isnan(share) else "never" if np.isinf(share) else f"{share:.0%}"
         lines.append([titled(regime), f"{np.mean([area(run) for run in vanilla]):.3f}", *cells, needs])
-    head = ["situation", "vanilla GRPO: score", "VADE: gain", "with replay: gain", "with replay: rollouts to the same score"]
+    head = ["situation", "vanilla: score", "VADE: gain", "with replay: gain", "rollouts"]
     return table(head, lines) if lines else ""
 
 
 def costs(records: list[Record]) -> str:
-    """What vanilla GRPO and the default with replay spend until they have vanilla GRPO's final score."""
+    """What the default with replay spends until it has vanilla GRPO's final score."""
     lines = []
     for regime, arms in compared(records):
-        for role in ("vanilla, replay, more passes", BEST):
-            cells = []
-            for name, spent in SHARES.items():
-                ours, theirs = ([spent(run) for run in arms[each]] for each in (role, VANILLA))
-                cells.append(shown(*share_interval(ours, theirs, "rollouts" if name == "rollouts" else "cost")))
-            lines.append([f"`{regime}`", role, *cells])
-    return table(["situation", "arm", *(f"{name}: share (95 %)" for name in SHARES)], lines) if lines else ""
+        cells = []
+        for name, spent in SHARES.items():
+            ours, theirs = ([spent(run) for run in arms[role]] for role in (BEST, VANILLA))
+            cells.append(shown(*share_interval(ours, theirs, "rollouts" if name == "rollouts" else "cost")))
+        lines.append([f"`{regime}`", *cells])
+    return table(["situation", *(f"{name}: share (95 %)" for name in SHARES)], lines) if lines else ""
 
 
 def with_cost(record: Record, r: float) -> Record:
@@ -99,22 +98,21 @@ def tuned(records: list[Record]) -> str:
 
 
 def answers(records: list[Record]) -> str:
-    """Entropy, distance, length and a skill that is not trained on, at the end: mean of all seeds."""
-    lines = []
+    """The policy at the end, with vanilla GRPO and with the default and replay, and how right the belief was: means."""
+    lines, head = [], ["entropy of a token: nats", "KL to the base policy: nats a token", "answer: tokens"]
     for regime, arms in compared(records):
-        for role in (VANILLA, "default", "vanilla, replay, more passes", BEST):
-            runs = arms[role]
-            if runs:
-                means = [f"{np.mean([run[name] for run in runs]):.3f}" for name in ("entropy", "kl", "length")]
-                change = [run["held_out"][1] - run["held_out"][0] for run in runs if "held_out" in run]
-                lines.append([f"`{regime}`", role, *means, between(change)])
-    head = [
-        "entropy of a token: nats",
-        "KL to the base policy: nats a token",
-        "answer: tokens",
-        "held-out skill: change",
-    ]
-    return table(["situation", "arm", *head], lines) if lines else ""
+        both = [arms[VANILLA], arms[BEST]]
+        if all(both):
+            cells = [" / ".join(mean_of(runs, name) for runs in both) for name in ("entropy", "kl", "length")]
+            changes = [[run["held_out"][1] - run["held_out"][0] for run in of if "held_out" in run] for of in both]
+            brier = " / ".join(mean_of(both[1], name) for name in ("brier", "brier_of_the_mean"))
+            lines.append([f"`{regime}`", *cells, " / ".join(map(between, changes)), brier])
+    head = [f"{what}, vanilla / with replay" for what in [*head, "held-out skill: change (95 %)"]]
+    return table(["situation", *head, "Brier score: belief / mean so far"], lines) if lines else ""
+
+
+def mean_of(runs: list[Record], name: str) -> str:
+    return f"{np.mean([run[name] for run in runs]):.3f}"
 
 
 def look(records: list[Record]) -> str:
@@ -136,16 +134,6 @@ def varied(arm: Arm, base: Arm) -> str:
     """Return in words what tells an arm from another one."""
     names = ("rule", "groups", "size", "passes", "replay", "fill", "order")
     return ", ".join(f"{name} {getattr(arm, name)}" for name in names if getattr(arm, name) != getattr(base, name))
-
-
-def calibration(records: list[Record]) -> str:
-    """Mean squared error of the default's believed rate, and that of the mean of all that came before."""
-    lines = []
-    for regime, arms in compared(records):
-        if runs := arms["default"]:
-            cells = [f"{np.mean([run[name] for run in runs]):.4f}" for name in ("brier", "brier_of_the_mean")]
-            lines.append([f"`{regime}`", *cells])
-    return table(["situation", "Brier score of the belief", "of the mean so far"], lines) if lines else ""
 
 
 def agreement(records: list[Record]) -> str:
@@ -171,8 +159,7 @@ TABLES: dict[str, tuple[str, Callable[[list[Record]], str]]] = {
     "costs": ("Spent until vanilla GRPO's final score", costs),
     "tuned": ("What was tuned", tuned),
     "look": ("Looks: difference of the area to the default with replay and more passes", look),
-    "answers": ("Do the answers collapse?", answers),
-    "calibration": ("Belief against outcome", calibration),
+    "answers": ("Do the answers collapse, and is the belief right?", answers),
     "trainer": ("Through VADEGRPOTrainer, beside the fast loop", agreement),
 }
 """By the name that a page marks it with, the title and the maker of each table."""

@@ -76,7 +76,7 @@ def test_the_tables_show_each_arm_beside_vanilla_and_what_it_spends(monkeypatch)
     cells = ["`staged`: skills unlock one another", "0.300", "+0.000 ± 0.000", "+0.075 ± 0.012", "50%"]
     assert tables.short(records).splitlines()[2] == f"| {' | '.join(cells)} |"
     line = tables.costs(records).splitlines()[-1]  # 1280 rollouts of 2560; with 2000 trained, of 1000; 8,000 tokens
-    shares = [float(cell.split(" ")[0]) for cell in line.split(" | ")[2:]]
+    shares = [float(cell.split(" ")[0]) for cell in line.split(" | ")[1:]]
     assert shares == pytest.approx([0.5, (1280 + 600) / (2560 + 300), (1280 + 2000) / (2560 + 1000), 8 / 12], abs=0.01)
 
 
