@@ -66,8 +66,8 @@ def short(records: list[Record]) -> str:
         cells = [f"{np.mean(of):+.3f} ± {np.mean(of) - interval(of)[1]:.3f}" if len(of) > 1 else "-" for of in gains]
         share = share_interval(arms[BEST], vanilla)[0]
         needs = "-" if np.isnan(share) else "never" if np.isinf(share) else f"{share:.0%}"
-        lines.append([titled(regime), f"{np.mean([area(run) for run in vanilla]):.3f}", *cells, needs])
-    head = ["situation", "vanilla: score", "VADE: gain", "with replay: gain", "rollouts"]
+        lines.append([titled(regime), needs, *cells[::-1], f"{np.mean([area(run) for run in vanilla]):.3f}"])
+    head = ["situation", "rollouts", "VADE with replay: gain", "VADE: gain", "vanilla GRPO: score"]
     return table(head, lines) if lines else ""
 
 
