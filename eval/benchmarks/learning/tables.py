@@ -132,7 +132,9 @@ def look(records: list[Record]) -> str:
 
 def varied(arm: Arm, base: Arm) -> str:
     """Return in words what tells an arm from another one."""
-    names = ("rule", "groups", "size", "passes", "replay", "fill", "order")
+    if arm.groups < base.groups:
+        return "half of the groups"
+    names = ("rule", "replay", "fill", "order")
     return ", ".join(f"{name} {getattr(arm, name)}" for name in names if getattr(arm, name) != getattr(base, name))
 
 
