@@ -55,6 +55,11 @@ def test_a_file_gets_a_header_a_line_a_logging_step_events_and_the_verdict(evalu
     assert all(words in line for words, line in zip(ends, lines[-5:], strict=True))
 
 
+def test_the_run_to_compare_with_leaves_out_what_it_would_refuse(run, capsys):
+    run(max_steps=1, vade_replay=2, vade_stratify_by="limit", vade_cooldown=0.2)
+    assert capsys.readouterr().out.rstrip().endswith("-uniform, without vade_stratify_by, vade_replay (did it help?)")
+
+
 @pytest.mark.slow
 def test_a_terminal_gets_the_same_lines_above_the_bar_and_no_weight_and_no_metric_changes(
     evaluated, made, text_rows, monkeypatch

@@ -19,11 +19,13 @@ from trl_vade.selection.report.writing import PAGE_FILE
 from trl_vade.version import __version__
 
 from .callbacks import HarmlessCallback, callback_of, harmless
+from .grpo_config import VADE_DEFAULTS
 from .loader import generate_every
 from .presets import is_adaptive, setting
 from .report import live_run
 from .run_facts import run_names
 
+NOT_OF_UNIFORM = ("vade_stratify_by", "vade_posterior_init", "vade_replay")  # refused, the last unless it is lossless
 ENOUGH = 2  # epochs; below it the posterior knows too little of most rows
 FEW = 8  # rows of a generation batch; TRL's defaults make one on a process
 
@@ -36,9 +38,8 @@ class Bar(ProgressCallback):
 
 
 class VADEConsoleCallback(HarmlessCallback):
-    """What a run shows on its main process, in place of the dictionaries of transformers.
+    """What a run shows in place of the dictionaries of transformers: its start, steps, events and verdict.
 
-    It says what is trained on what, one line a logging step, validations, checkpoints, pushes, and how the run went.
     On a terminal the bar of transformers stays below these lines, unless `disable_tqdm` is set.
 
     `trainer.remove_callback(VADEConsoleCallback)` switches it off. The output of transformers comes back by
@@ -56,8 +57,7 @@ class VADEConsoleCallback(HarmlessCallback):
         """Say what is trained on what."""
         self._first, self._began = state.global_step, time.monotonic()
         self._trainer.publication.announce = self.say
-        for each in header(self._trainer, state.max_steps):
-            tqdm.write(each)
+        tqdm.write("\n".join(header(self._trainer, state.max_steps)))
 
     @harmless
     def on_log(self, args, state, control, logs=None, **kwargs):
@@ -79,8 +79,7 @@ class VADEConsoleCallback(HarmlessCallback):
         if not scores or scores[-1]["step"] != state.global_step:
             return
         change, sure = change_of(scores[0], scores[-1])
-        since = f" ({change}: {sure})" if len(scores) > 1 else ""
-        of = f" on {name}" if name else ""
+        of, since = name and f" on {name}", f" ({change}: {sure})" * (len(scores) > 1)
         self.say(f"validation{of} at step {state.global_step}: {with_error(scores[-1])}{since}")
 
     @harmless
@@ -105,8 +104,10 @@ class VADEConsoleCallback(HarmlessCallback):
         elif run:
             page = f"open {folder / PAGE_FILE}" if (folder / PAGE_FILE).exists() else f"trl-vade report {folder}"
             tqdm.write(f"Next: {page}\n      trl-vade posterior show {folder} (the hardest rows)")
-            if is_adaptive(self._trainer.args):
-                tqdm.write(f"      the same with --vade_sampler uniform --output_dir {folder}-uniform (did it help?)")
+            if is_adaptive(args := self._trainer.args):
+                refused = ", ".join(name for name in NOT_OF_UNIFORM if getattr(args, name) != VADE_DEFAULTS[name])
+                plain = f"--vade_sampler uniform --output_dir {folder}-uniform{refused and f', without {refused}'}"
+                tqdm.write(f"      the same with {plain} (did it help?)")
 
     @harmless
     def say(self, event: str) -> None:
@@ -138,8 +139,8 @@ def header(trainer: Any, max_steps: int) -> Iterator[str]:
     model = trainer.accelerator.unwrap_model(trainer.model)
     name = str(get_config_model_id(model.config)).rstrip("/").split("/")[-1]
     about = f"{name}, {model.num_parameters() / 1e6:,.1f} M parameters"
-    about += f", on {trainer.dataset_name}" if trainer.dataset_name else ""
-    about += f" | {sampler}, {args.vade_preset}" if sampler in ("thompson", "greedy") else f" | {sampler}"
+    about += f", on {trainer.dataset_name}" * bool(trainer.dataset_name)
+    about += f" | {sampler}" + f", {args.vade_preset}" * (sampler in ("thompson", "greedy"))
     device = f"{trainer.accelerator.device.type.upper()} x{trainer.accelerator.num_processes}"
     yield f"trl_vade {__version__} | {about} | {device} | -> {args.output_dir}"
     if not hasattr(trainer.train_dataset, "__len__"):

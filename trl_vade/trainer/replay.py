@@ -44,8 +44,7 @@ class Replay:
         self.counts = torch.zeros(2, dtype=torch.int64)
 
     def _reason_against_it(self, mode: str) -> str:
-        trainer = self._trainer
-        owner = owner_of(type(trainer), "_generate_and_score_completions")
+        trainer, owner = self._trainer, owner_of(type(self._trainer), "_generate_and_score_completions")
         if trainer.tools or trainer.environment_factories is not None or trainer.rollout_func is not None:
             return "with tools, environments or a rollout_func the rows are not TRL's alone"
         if not owner.__module__.startswith("trl_vade."):
