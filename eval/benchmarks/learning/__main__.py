@@ -9,7 +9,6 @@ the same rollouts to spend. Stages:
 
     tune       batch, passes and learning rate of vanilla GRPO and of the default, and the rates of what varies them
     freeze     what the tuning has found, with the date, into `frozen.json`
-    look       what varies replay, on six seeds of its own
     runs       all arms on 16 fresh seeds
     trainer    three arms through `VADEGRPOTrainer` itself, on the first four seeds of `runs`
     report     tables on the standard output, a picture beside the results
@@ -31,7 +30,7 @@ from .curves import read
 from .protocol import FROZEN, PLANS, ROLES, check_frozen, freeze, tasks
 from .worker import build, work
 
-STAGES = ("tune", "look", "runs", "trainer")
+STAGES = ("tune", "runs", "trainer")
 
 
 def run_stage(stage, options, pool):

@@ -7,7 +7,6 @@ the pool and how likely a group of each row has a gradient, (N,) each.
 """
 
 from collections import deque
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -40,9 +39,6 @@ def train(
     evaluate_every: int,
     passes: int = 1,
     replay: int = 0,
-    fill: float = 1.0,
-    most_even_first: bool = False,
-    sizes_of: Callable[[NDArray[np.int64]], NDArray[np.int64]] | None = None,
     oracle_every: int = 5,
     max_grad_norm: float = 1.0,
     signal: RewardSignal | None = None,
@@ -65,9 +61,6 @@ def train(
         passes: Updates on each batch, TRL's `num_iterations`.
         replay: A, batches whose live groups may fill the places of groups without a gradient in the next ones, whole
             and newest first, with the log-probabilities that they were written with.
-        fill: Share of these places that are filled at most.
-        most_even_first: Whether older groups come in the order of how near their pass rate is to a half.
-        sizes_of: Rows drawn, (K,), to the completions, at most 2G, of the first of them, which make the batch.
         oracle_every: Steps between two looks of an oracle.
         signal: What the sampler is told of the rewards; None: the right answers.
         watched: Rows of the pool whose pass rates are in the evaluations; None: all. Without any these are NaN.
@@ -104,13 +97,9 @@ def train(
             if getattr(sampler, "sees_pass_rates", False) and step % oracle_every == 0:
                 sampler.set_pass_rates(*_chances(policy, num_generations, step))
             draw = sampler.draw(num_groups)
-            if sizes_of is None:
-                batch = policy.sample(draw.sample_index, num_generations, generator)
-            else:
-                sizes = sizes_of(draw.sample_index)
-                batch = policy.sample(draw.sample_index[: len(sizes)], 2 * num_generations, generator).of_sizes(sizes)
+            batch = policy.sample(draw.sample_index, num_generations, generator)
             told, live = _observe(batch, sampler, signal), batch.has_spread
-            whole = _with_older(batch, kept, fill, most_even_first)
+            whole = _with_older(batch, kept)
             for _ in range(passes):
                 figures, whole = policy.update(whole, optimizer, max_grad_norm)
             fresh = int(live.sum())
@@ -126,7 +115,7 @@ def train(
                 "has_spread": live,
                 "successes": told,
                 "trials": batch.trials,
-                "posterior_mean": np.array(draw.posterior_mean, dtype=np.float64)[: len(told)],
+                "posterior_mean": np.array(draw.posterior_mean, dtype=np.float64),
             }
             _append(history["steps"], figures)
         return history
@@ -134,14 +123,13 @@ def train(
         torch.set_num_threads(threads)
 
 
-def _with_older(batch: Rollouts, kept: deque[Rollouts], fill: float, most_even_first: bool) -> Rollouts:
+def _with_older(batch: Rollouts, kept: deque[Rollouts]) -> Rollouts:
     """Return the batch, its live groups first, with live groups of earlier batches where one has no gradient."""
     order = np.argsort(~batch.has_spread, kind="stable")
     if not kept:
         return batch.take(order)
-    older = Rollouts.concatenate([*kept][::-1])  # the newest first
-    away = np.abs(older.successes / older.trials - 0.5) * most_even_first
-    older = older.take(np.argsort(away, kind="stable")[: int(fill * (~batch.has_spread).sum())])
+    newest_first = Rollouts.concatenate([*kept][::-1])
+    older = newest_first.take(np.arange(len(newest_first.rewards))[: int((~batch.has_spread).sum())])
     return Rollouts.concatenate([batch.take(order[: len(order) - len(older.rewards)]), older])
 
 

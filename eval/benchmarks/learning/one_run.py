@@ -15,7 +15,7 @@ from trl_vade.data.row_views import prompt_texts
 from trl_vade.trainer.selection_choice import make_signal
 
 from ..machine import machine
-from .arms import GROWING, ORACLE, Arm, grown, sampler_of, settings
+from .arms import ORACLE, Arm, sampler_of, settings
 from .encoded_rows import EncodedRows
 from .fast_grpo import train
 from .fast_policy import FastPolicy
@@ -71,9 +71,6 @@ def run(
         evaluate_every=evaluate_every * ROLLOUTS_A_BATCH // batch,
         passes=of.passes,
         replay=of.replay,
-        fill=of.fill,
-        most_even_first=of.order == "most even",
-        sizes_of=(lambda rows: grown(sampler, rows, of.size)) if of.rule == GROWING else None,
         oracle_every=1,
         signal=None if of.rule == ORACLE else make_signal(args, ["reward"], say=lambda message: None),
         # Only some rows are looked at: all of them would take a fifth of the time of the training.

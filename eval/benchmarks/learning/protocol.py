@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from .arms import DEFAULT, FAST_WORDS, GROWING, ORACLE, READ_NO_WORDS, SHORT_REST, VANILLA, Arm
+from .arms import DEFAULT, ORACLE, READ_NO_WORDS, VANILLA, Arm
 from .curves import Record, area, pair
 from .pools import regime_key
 from .regimes import REGIMES
@@ -51,9 +51,7 @@ REPLAY = 4  # batches
 ANCHOR = Arm(VANILLA)  # at the middle rate
 
 TUNE = range(810, 814)
-LOOK = range(800, 806)
 RUNS = range(820, 836)
-LOOKED_AT = ("staged", "wide", "many_impossible", "no_headroom")
 IN_TRAINER = ("staged", "no_headroom")
 THROUGH_TRAINER = ("vanilla", "default", "default, replay, more passes")
 FACTOR = 2.0  # between neighbouring learning rates
@@ -194,14 +192,11 @@ def tasks(
             anchors = [task("tune", of, ANCHOR, PLANS[of].rate, seed) for seed in TUNE]
             lacking += [t for t in anchors * bool(missing) if key(t) not in done] + missing
         return [*{key(t): t for t in lacking}.values()]
-    seeds, places = {"look": (LOOK, LOOKED_AT), "trainer": (RUNS[:4], IN_TRAINER)}.get(stage, (RUNS, (*PLANS,)))
+    seeds, places = (RUNS[:4], IN_TRAINER) if stage == "trainer" else (RUNS, (*PLANS,))
     for seed in seeds:
         for regime in [name for name in places if name in {*regimes}]:
             arms = frozen_arms(regime)
-            if stage == "look":
-                wanted = looked(*arms["default, replay, more passes"])
-            else:
-                wanted = [arms[role] for role in roles if stage != "trainer" or role in THROUGH_TRAINER]
+            wanted = [arms[role] for role in roles if stage != "trainer" or role in THROUGH_TRAINER]
             every = own(task(stage, regime, arm, rate, seed) for arm, rate in dict.fromkeys(wanted))
             if not {*map(key, every)} <= everywhere:  # all of a seed on one machine: these are the pairs
                 lacking += [t for t in every if key(t) not in done]
@@ -228,13 +223,6 @@ def frozen_arms(regime: str) -> dict[str, Choice]:
     if regime not in arms:
         raise ValueError(f"The arms of {regime} are not tuned and frozen: --only tune until it is done, then freeze.")
     return {role: (Arm.of(of[0]), of[1]) for role, of in arms[regime].items() if role != "date"}
-
-
-def looked(arm: Arm, rate: float) -> list[Choice]:
-    """Return what is looked at: the default with replay and two passes, and what varies it, all at its rate."""
-    varied = [{}, {"replay": 2}, {"replay": 8}, {"fill": 0.5}, {"order": "most even"}, {"groups": arm.groups // 2}]
-    varied += [{"rule": rule} for rule in (FAST_WORDS, SHORT_REST, GROWING)]
-    return [(replace(arm, **changes), rate) for changes in varied]
 
 
 def key(record: Task | Record) -> tuple[Any, ...]:

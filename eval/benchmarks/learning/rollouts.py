@@ -1,7 +1,7 @@
 """What a policy has sampled: completions in groups of one prompt each, their rewards and their advantages."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 import numpy as np
 import torch
@@ -16,30 +16,23 @@ class Rollouts:
     completion_ids: torch.Tensor  # (K, G, T) token ids, padded on the right
     completion_mask: torch.Tensor  # (K, G, T) bool, True at tokens, the end-of-turn token included
     token_logps: torch.Tensor  # (K, G, T) float32, log-probability with which each was sampled; 0 past the end
-    rewards: torch.Tensor  # (K, G) float32, 0 or 1; NaN without a completion, where groups are of several sizes
+    rewards: torch.Tensor  # (K, G) float32, 0 or 1, or shares of 1
     written_logps: torch.Tensor  # (K, G, T) float32, of the policy that wrote them, as the loss has them; NaN: not yet
 
     @property
     def has_spread(self) -> NDArray[np.bool_]:
         """(K,) True where the rewards of a group differ: only there has GRPO a gradient."""
-        highest, lowest = self.rewards.nan_to_num(-torch.inf).amax(1), self.rewards.nan_to_num(torch.inf).amin(1)
-        return (highest != lowest).numpy()
+        return (self.rewards.amax(1) != self.rewards.amin(1)).numpy()
 
     @property
     def successes(self) -> NDArray[np.float64]:
         """(K,) right answers of each group, 0 to G."""
-        return self.rewards.nansum(1).double().numpy()
+        return self.rewards.sum(1).double().numpy()
 
     @property
     def trials(self) -> NDArray[np.float64]:
         """(K,) completions of each group."""
-        return (~self.rewards.isnan()).sum(1).double().numpy()
-
-    def of_sizes(self, sizes: NDArray[np.int64]) -> "Rollouts":
-        """Return the groups with the first completions of each, (K,) in [1, G]."""
-        gone = torch.arange(self.rewards.shape[1]) >= torch.from_numpy(sizes)[:, None]
-        mask, rewards = self.completion_mask & ~gone[..., None], self.rewards.masked_fill(gone, torch.nan)
-        return replace(self, completion_mask=mask, rewards=rewards)
+        return np.full(len(self.rewards), self.rewards.shape[1], dtype=np.float64)
 
     def take(self, groups: ArrayLike) -> "Rollouts":
         """Return the groups at these places, in this order."""
@@ -60,7 +53,6 @@ TENSORS = tuple(each.name for each in fields(Rollouts))[1:]
 
 def group_advantages(rewards: torch.Tensor) -> torch.Tensor:
     """Return TRL's advantages (K, G) with `scale_rewards="group"`: centred, over the standard deviation (G - 1)."""
-    centred = rewards - rewards.nanmean(1, keepdim=True)
-    trials = (~rewards.isnan()).sum(1, keepdim=True)
-    deviation = (centred.nan_to_num(0.0).square().sum(1, keepdim=True) / (trials - 1)).sqrt()
-    return (centred / (deviation + 1e-4)).nan_to_num(0.0)
+    centred = rewards - rewards.mean(1, keepdim=True)
+    deviation = (centred.square().sum(1, keepdim=True) / (rewards.shape[1] - 1)).sqrt()
+    return centred / (deviation + 1e-4)

@@ -8,7 +8,7 @@ import numpy as np
 
 from .arms import ORACLE, Arm
 from .curves import Record, area, by_arm, differences, interval, share_interval, table
-from .protocol import LOOKED_AT, PLANS, ROLES, frozen_arms
+from .protocol import PLANS, ROLES, frozen_arms
 
 TITLES = {
     "wide": ("Wide", "8,192 rows, most met once or never"),
@@ -98,7 +98,7 @@ def tuned(records: list[Record]) -> str:
 
 
 def answers(records: list[Record]) -> str:
-    """The policy at the end, with vanilla GRPO and with the default and replay, and how right the belief was: means."""
+    """The policy at the end, with vanilla GRPO and with the default and replay, and how right the belief was."""
     lines, head = [], ["entropy of a token: nats", "KL to the base policy: nats a token", "answer: tokens"]
     for regime, arms in compared(records):
         both = [arms[VANILLA], arms[BEST]]
@@ -116,26 +116,21 @@ def mean_of(runs: list[Record], name: str) -> str:
 
 
 def look(records: list[Record]) -> str:
-    """What varies replay, minus the default with replay and more passes, on the looking seeds."""
+    """What varied replay, minus the default with replay and more passes, on the looking seeds."""
     found = {}
     for regime, arms in frozen():
         here = by_arm([record for record in records if record["stage"] == "look"], regime)
-        base = arms[BEST][0]
-        if regime in LOOKED_AT and len(here.get(str(base), [])) > 1:
-            found[regime] = {
-                varied(Arm.of(name), base): differences(runs, here[str(base)], area) for name, runs in here.items()
-            }
-    names = dict.fromkeys(name for of in found.values() for name in of if name)
-    lines = [[name, *(between(of.get(name, [])) for of in found.values())] for name in names]
+        if base := here.get(name := str(arms[BEST][0])):
+            found[regime] = {varied(other, name): differences(runs, base, area) for other, runs in here.items()}
+    names = [name for of in [*found.values()][:1] for name in of if name]
+    lines = [[name, *(between(of[name]) for of in found.values())] for name in names]
     return table(["varied", *(f"`{regime}`: difference (95 %)" for regime in found)], lines) if lines else ""
 
 
-def varied(arm: Arm, base: Arm) -> str:
-    """Return in words what tells an arm from another one."""
-    if arm.groups < base.groups:
-        return "half of the groups"
-    names = ("rule", "replay", "fill", "order")
-    return ", ".join(f"{name} {getattr(arm, name)}" for name in names if getattr(arm, name) != getattr(base, name))
+def varied(arm: str, base: str) -> str:
+    """Return in words what tells the name of an arm from that of another one."""
+    parts = [part for part in arm.split(", ") if part not in base.split(", ")]
+    return "half of the groups" if " x " in "".join(parts) else "".join(parts)
 
 
 def agreement(records: list[Record]) -> str:

@@ -9,7 +9,7 @@ from transformers import AutoModelForImageTextToText
 
 from eval.benchmarks.learning.fast_grpo import train
 from eval.benchmarks.learning.fast_policy import FastPolicy
-from eval.benchmarks.learning.rollouts import Rollouts, group_advantages
+from eval.benchmarks.learning.rollouts import Rollouts
 from trl_vade.testbed import build_dataset
 
 pytestmark = pytest.mark.benchmark
@@ -118,17 +118,13 @@ def test_an_oracle_is_shown_the_exact_pass_rates_of_the_moment(make):
     assert np.array_equal(shown[2][1], history["evaluations"]["pool_pass_rates"][1])
 
 
-@pytest.mark.parametrize(("fill", "most_even"), [(1.0, False), (0.5, False), (1.0, True)])
-def test_live_groups_of_the_last_batches_fill_the_places_of_groups_without_a_gradient(make, updates, fill, most_even):
-    settings = {"steps": 6, "num_groups": 8, "replay": 2, "fill": fill, "most_even_first": most_even}
-    history = run(make(), InTurn(24), **settings)
+def test_live_groups_of_the_last_batches_fill_the_places_of_groups_without_a_gradient(make, updates):
+    history = run(make(), InTurn(24), steps=6, num_groups=8, replay=2)
     names, kept = ("completion_ids", "written_logps", "rewards"), []  # the live groups of each batch
     steps = zip(updates, history["steps"]["has_spread"], history["steps"]["replayed"], strict=True)
     for (batch, written), live, replayed in steps:
         older = Rollouts.concatenate([*kept[-2:][::-1], batch.take([])])
-        if most_even:
-            older = older.take(np.argsort(abs(older.successes - 2), kind="stable"))
-        assert replayed == min(len(older.rewards), int(fill * (~live).sum()))
+        assert replayed == min(len(older.rewards), (~live).sum())
         assert len(batch.rewards) == 8
         found = batch.take(np.arange(8 - replayed, 8))
         for name in names:
@@ -152,19 +148,3 @@ def test_two_passes_over_a_batch_are_two_updates_with_the_probabilities_of_the_f
     assert len(updates) == 6
     live = sum(int(each.sum()) for each in history["steps"]["has_spread"])
     assert history["evaluations"]["trained"][-1] == 2 * 4 * live
-
-
-def test_groups_of_several_sizes_are_told_counted_and_trained_on_with_their_completions(make, updates):
-    sampler = InTurn(24)
-    history = run(make(), sampler, sizes_of=lambda rows: np.array([4, 8, 4, 8]), replay=2)
-    assert [trials for _, _, trials in sampler.seen] == [[4.0, 8.0, 4.0, 8.0]] * 4
-    assert history["steps"]["rollouts"] == [24, 48, 72, 96]
-    for batch, written in updates:
-        small = batch.trials == 4
-        assert batch.rewards[small][:, 4:].isnan().all()
-        assert not batch.completion_mask[small][:, 4:].any()
-        alone = group_advantages(batch.rewards[small][:, :4])
-        assert torch.allclose(group_advantages(batch.rewards)[small][:, :4], alone)
-        assert not group_advantages(batch.rewards)[small][:, 4:].any()
-        live = written.take(np.flatnonzero(written.has_spread))
-        assert not live.written_logps.isnan().any()

@@ -215,9 +215,7 @@ def test_no_regime_has_changed_since_it_was_frozen_and_a_changed_one_is_refused(
 # ---------------------------------------------------------------------------------------------------------- the runs
 
 
-@pytest.mark.parametrize(
-    "name", ["vanilla, 128 x 2", "oracle, 64 x 4, passes 2", "short rest, 64 x 4, replay 8", "fast words, 4 x 4"]
-)
+@pytest.mark.parametrize("name", ["vanilla, 128 x 2", "oracle, 64 x 4, passes 2", "default, 4 x 4, replay 8"])
 def test_an_arm_is_its_name_and_makes_a_sampler_that_draws_again_after_it_has_seen_outcomes(name):
     arm = Arm.of(name)
     assert str(arm) == name
