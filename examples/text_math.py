@@ -41,8 +41,8 @@ test = load_dataset(options.dataset, "main", split="test[:20%]").map(as_row, rem
 args = VADEGRPOConfig(
     output_dir=options.output_dir.format(sampler=options.sampler),
     vade_sampler=options.sampler,
-    # A generation batch is 8 x 64 = 512 completions: 128 rows, 4 completions each. GSM8K has 7,473 rows, so 300 batches
-    # are 5.1 epochs. On the first visit of a row the sampler knows only its words; it gains from the second one on.
+    # A generation batch is 8 x 64 = 512 completions: 128 rows, 4 completions each. GSM8K has 7,473 rows, so 300
+    # batches are 5.1 epochs. On the first visit of a row the sampler knows its words alone.
     num_generations=4,
     per_device_train_batch_size=8,  # sets the memory of a backward pass; the product with the next line is the batch
     gradient_accumulation_steps=64,

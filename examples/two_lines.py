@@ -36,8 +36,8 @@ trainer = GRPOTrainer(
         output_dir=options.output_dir,
         max_steps=options.max_steps,
         # By TRL's defaults a generation batch is 8 completions: ONE row. A sampler that chooses one row at a time sees
-        # little of the data. Accumulation makes the batch 8 x 32 = 256 completions, that is 64 rows of 4. The memory of a
-        # backward pass stays that of 8 completions.
+        # little of the data. Accumulation makes the batch 8 x 32 = 256 completions, that is 64 rows of 4. The memory
+        # of a backward pass stays that of 8 completions.
         num_generations=4,
         per_device_train_batch_size=8,
         gradient_accumulation_steps=32,

@@ -81,10 +81,12 @@ def test_the_tables_show_each_arm_beside_vanilla_and_what_it_spends(monkeypatch)
 
 
 @pytest.mark.benchmark
-def test_the_tables_of_the_page_are_those_of_the_records():
-    text = (ROOT / "docs/results/learning.md").read_text()
-    assert "<!-- table: tuned -->" in text
-    assert tables.fill(text, curves.read(ROOT / "eval/learning.jsonl")) == text
+def test_the_tables_of_the_pages_are_those_of_the_records():
+    records = curves.read(ROOT / "eval/learning.jsonl")
+    for page in ("docs/results/learning.md", "README.md"):
+        text = (ROOT / page).read_text()
+        assert "<!-- table: short -->" in text
+        assert tables.fill(text, records) == text
 
 
 def test_the_figures_of_a_run_worked_by_hand():
