@@ -106,7 +106,9 @@ def test_the_number_of_processes_is_that_of_the_command_the_launch_or_the_recipe
 def test_every_recipe_has_a_plan_in_a_fresh_clone_quietly(recipe, monkeypatch):
     monkeypatch.setattr(VADEScriptArguments, "load_splits", lambda self: {"train": range(1024)})
     result = run("plan", "--recipe", recipe)
-    assert ("64 rows x 8" if "qwen2_5" not in recipe else "512 rows x 8 = 4,096") in result.stdout
+    ours = "replay" in recipe or "lora" in recipe
+    batch = "64 rows x 8 = 512" if recipe == "quickstart" else "128 rows x 4 = 512" if ours else "512 rows x 8 = 4,096"
+    assert batch in result.stdout
     assert result.stderr == "loading PyTorch, transformers and TRL ...\n"
 
 
