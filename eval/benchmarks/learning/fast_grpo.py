@@ -129,7 +129,7 @@ def _with_older(batch: Rollouts, kept: deque[Rollouts]) -> Rollouts:
     if not kept:
         return batch.take(order)
     newest_first = Rollouts.concatenate([*kept][::-1])
-    older = newest_first.take(np.arange(len(newest_first.rewards))[: int((~batch.has_spread).sum())])
+    older = newest_first.take(np.arange(min(len(newest_first.rewards), (~batch.has_spread).sum())))
     return Rollouts.concatenate([batch.take(order[: len(order) - len(older.rewards)]), older])
 
 
