@@ -7,13 +7,21 @@ import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import trl_vade
 from tests.support.refusals import refused
 from trl_vade import errors, version
+
+BUILT_IN = {
+    **dict.fromkeys(("ConfigurationError", "ObservationError"), ValueError),
+    **dict.fromkeys(("SnapshotCorruptError", "SnapshotMismatchError"), ValueError),
+    **dict.fromkeys(("SnapshotNotFoundError", "CheckpointIncompleteError"), FileNotFoundError),
+    **dict.fromkeys(("CheckpointSaveError", "HubError", "HubOfflineError", "ImageDecodeError"), OSError),
+    **dict.fromkeys(("EngineError", "EvaluationError", "JudgeError", "ReplicaDivergenceError"), RuntimeError),
+    **{"LibraryError": ImportError, "VADEError": Exception, "SnapshotError": Exception},
+}
 
 
 def test_every_public_name_is_the_thing_of_that_name_in_this_package_and_says_what_it_is():
@@ -25,9 +33,13 @@ def test_every_public_name_is_the_thing_of_that_name_in_this_package_and_says_wh
         assert inspect.getdoc(brought[name])
 
 
-def test_every_exception_is_public():
-    exceptions = {name for name, member in vars(errors).items() if inspect.isclass(member) and member is not Any}
-    assert exceptions < set(trl_vade.__all__)
+def test_every_error_is_public_ours_and_a_built_in_one():
+    found = dict(inspect.getmembers(errors, inspect.isclass))
+    ours = {name: error for name, error in found.items() if issubclass(error, errors.VADEError)}
+    assert ours.keys() == BUILT_IN.keys() < set(trl_vade.__all__)
+    assert [name for name, error in ours.items() if not issubclass(error, BUILT_IN[name])] == []
+    for name in ("NotFound", "Corrupt", "Mismatch"):
+        assert issubclass(getattr(errors, f"Snapshot{name}Error"), errors.SnapshotError)
 
 
 def test_an_unknown_name_is_an_attribute_error_that_names_it():

@@ -99,7 +99,6 @@ RULES = [
     (r"(\w+=\S+ )*python -m (eval\.benchmarks|tests\.engines)\..*", has_options),
     (r"(\w+=\S+ )?pytest.*|pip install -e .*", "below: that markers, paths and extras are there"),
     (r"hf auth login", "asks for a token"),
-    (r"sbatch .*", "needs Slurm; tests/scripts/test_slurm.py runs the file against stand-ins"),
     (r"(\w+=\S+ )*vllm serve .*", "needs vLLM and a GPU; tests/engines starts a server on a CPU"),
     (r"python -m tests\.docs\.reference", "writes into docs/; test_reference.py compares"),
     (r"zensical build .*", "test_site.py builds"),

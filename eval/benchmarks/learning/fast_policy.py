@@ -189,9 +189,9 @@ class FastPolicy:
         optimizer.step()
         return {**figures, "grad_norm": float(norm)}, written
 
-    def backward(self, rollouts: Rollouts, *, skip_dead_groups: bool = True) -> tuple[dict[str, float], Rollouts]:
+    def backward(self, rollouts: Rollouts) -> tuple[dict[str, float], Rollouts]:
         """Add the gradient of the loss to the parameters; return what `add_gradient` does."""
-        found = add_gradient(self, rollouts, skip_dead_groups=skip_dead_groups)
+        found = add_gradient(self, rollouts)
         self._zero_what_was_skipped(rollouts)
         return found
 

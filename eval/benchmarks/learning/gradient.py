@@ -10,9 +10,7 @@ from .rollouts import Rollouts, group_advantages
 EPSILON = 0.2  # TRL's `epsilon`, to both sides
 
 
-def add_gradient(
-    policy: Any, rollouts: Rollouts, *, skip_dead_groups: bool = True
-) -> tuple[dict[str, float], Rollouts]:
+def add_gradient(policy: Any, rollouts: Rollouts) -> tuple[dict[str, float], Rollouts]:
     """Add the gradient of the loss of a `FastPolicy` to its parameters.
 
         loss = 1/M sum over completions i and their tokens t of - min(A_i r_it, A_i clip(r_it, 0.8, 1.2)), M tokens
@@ -25,10 +23,9 @@ def add_gradient(
         `loss`, and `clipped`, the share of the older tokens with an advantage that are clipped. The rollouts, where
         those of this policy have got the log-probabilities that they were written with.
     """
-    mask, spread = rollouts.completion_mask, torch.from_numpy(rollouts.has_spread)
-    advantages = group_advantages(rollouts.rewards) * spread[:, None]  # (K, G)
+    mask, groups = rollouts.completion_mask, torch.from_numpy(rollouts.has_spread)
+    advantages = group_advantages(rollouts.rewards) * groups[:, None]  # (K, G)
     num_tokens = mask.sum().clamp(min=1)
-    groups = spread if skip_dead_groups else torch.ones_like(spread)
     if not groups.any():
         return {"loss": 0.0, "clipped": 0.0}, rollouts
     part, written = rollouts.take(groups.nonzero()[:, 0]), rollouts.written_logps.clone()
