@@ -27,7 +27,7 @@ def test_the_readme_is_short_and_names_settings_with_their_defaults():
     assert len(README.splitlines()) <= 160
     assert len(README) <= 9000
     assert {*re.findall(r"\bvade_[a-z_]+\b(?!\.)", README)} <= {*VADE_DEFAULTS, "vade_report"}  # the last is a file
-    shown = re.findall(r"^\* `(vade_\w+)` \(default `(.+?)`\)", README, flags=re.MULTILINE)
+    shown = re.findall(r"^\* `(vade_\w+)` \(default `(.+?)`:", README, flags=re.MULTILINE)
     assert shown == [(name, str(VADE_DEFAULTS[name])) for name, _ in shown] != []
 
 

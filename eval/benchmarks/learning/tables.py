@@ -12,11 +12,11 @@ from .protocol import PLANS, ROLES, frozen_arms
 
 TITLES = {
     "wide": ("Wide", "8,192 rows, most met once or never"),
-    "staged": ("Staged", "skills unlock one another"),
-    "nameless": ("Nameless", "staged, and words tell nothing"),
+    "staged": ("Staged", "long sums build on short ones"),
+    "nameless": ("Nameless", "staged, and no prompt tells its length"),
     "two_skills": ("Two skills", "answers of 7 to 60 tokens"),
-    "many_impossible": ("Impossible", "45 % of the answers are wrong"),
-    "graded": ("Graded", "staged, with rewards by step"),
+    "many_impossible": ("Impossible", "45 % of the labels are wrong"),
+    "graded": ("Graded", "staged, with a reward for each step"),
     "paper_like": ("Paper-like", "most rows mastered"),
     "hard_pictures": ("Hard pictures", "half of them out of reach"),
     "no_headroom": ("No headroom", "pictures of medium difficulty"),
@@ -70,7 +70,7 @@ def short(records: list[Record]) -> str:
         share = share_interval(arms[BEST], vanilla)[0]
         needs = "-" if np.isnan(share) else "never" if np.isinf(share) else f"{share:.0%}"
         lines.append([titled(regime), needs, *cells[::-1], f"{np.mean([area(run) for run in vanilla]):.3f}"])
-    head = ["situation", "rollouts", "VADE with replay: gain", "VADE: gain", "vanilla GRPO: score"]
+    head = ["situation", "rollouts needed", "VADE with replay: gain", "VADE: gain", "vanilla GRPO: score"]
     return table(head, lines) if lines else ""
 
 
