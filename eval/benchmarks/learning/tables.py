@@ -22,6 +22,13 @@ TITLES = {
     "no_headroom": ("No headroom", "pictures of medium difficulty"),
 }
 VANILLA, BEST = "vanilla", "default, replay, more passes"
+CHOICES = {  # what an arm gains by its choice alone: the other one reuses rollouts as it does
+    "VADE - vanilla GRPO, both with more passes": ("default", VANILLA),
+    "VADE - vanilla GRPO, both with replay": ("default, replay", "vanilla, replay"),
+    "VADE - vanilla GRPO, both with replay and more passes": (BEST, "vanilla, replay, more passes"),
+    "oracle - VADE, both with more passes": ("oracle", "default"),
+    "oracle - VADE, both with replay and more passes": ("oracle, replay, more passes", BEST),
+}
 SHARES: dict[str, Callable[[Record], Record]] = {  # what is spent: a completion generated costs 1, one trained on r
     "rollouts": lambda record: record,
     "cost, r = 0.3": lambda record: with_cost(record, 0.3),
@@ -48,17 +55,28 @@ def fill(text: str, records: list[Record]) -> str:
 
 
 def main_arms(records: list[Record]) -> str:
-    """The areas of all arms minus that of vanilla GRPO, one regime a line."""
-    lines, found = [], compared(records)
-    others = [role for role in ROLES if role != VANILLA and any(arms[role] for _, arms in found)]
-    for regime, arms in found:
+    """The areas of all arms but the oracles minus that of vanilla GRPO, one regime a line."""
+    lines = []
+    others = [role for role in ROLES if role != VANILLA and not role.startswith(ORACLE)]
+    for regime, arms in compared(records):
         vanilla = arms[VANILLA]
         cells = [between(differences(arms[role], vanilla, area)) for role in others]
-        cells.append(between(differences(arms[BEST], arms["vanilla, replay, more passes"], area)))
-        lines.append([titled(regime), len(vanilla), f"{np.mean([area(run) for run in vanilla]):.3f}", *cells])
-    others.append("the default minus vanilla, both with replay and more passes")
+        lines.append([f"`{regime}`", len(vanilla), f"{np.mean([area(run) for run in vanilla]):.3f}", *cells])
     head = ["situation", "seeds", "vanilla, tuned: mean", *(f"{role}: difference (95 %)" for role in others)]
     return table(head, lines) if lines else ""
+
+
+def choices(records: list[Record]) -> str:
+    """What a choice gains where the other arm reuses its rollouts likewise, one regime a line, and their mean."""
+    lines, gains = [], []
+    for regime, arms in compared(records):
+        of = {role: sorted(runs, key=lambda run: run["seed"]) for role, runs in arms.items()}
+        gains.append([differences(of[ours], of[theirs], area) for ours, theirs in CHOICES.values()])
+        lines.append([f"`{regime}`", *map(between, gains[-1])])
+    # Of each seed the mean over the regimes, where all of them have it.
+    means = [np.mean(of, axis=0).tolist() if len({*map(len, of)}) == 1 else [] for of in zip(*gains, strict=True)]
+    lines.append(["mean", *map(between, means)])
+    return table(["situation", *(f"{name}: difference (95 %)" for name in CHOICES)], lines) if gains else ""
 
 
 def short(records: list[Record]) -> str:
@@ -156,6 +174,7 @@ def agreement(records: list[Record]) -> str:
 TABLES: dict[str, tuple[str, Callable[[list[Record]], str]]] = {
     "short": ("What VADE gains over vanilla GRPO, all of them tuned", short),
     "main": ("Difference of the area to vanilla GRPO, tuned; paired by seed", main_arms),
+    "choices": ("What the choice alone gains, both arms with the same reuse of rollouts", choices),
     "costs": ("Spent until vanilla GRPO's final score", costs),
     "tuned": ("What was tuned", tuned),
     "look": ("Looks: difference of the area to the default with replay and more passes", look),

@@ -70,9 +70,11 @@ def test_the_tables_show_each_arm_beside_vanilla_and_what_it_spends(monkeypatch)
     records += [record([0.2, 0.4 + more, 0.5], "default, 64 x 4", seed, **ours) for seed, more in noise.items()]
     (line,) = tables.main_arms(records).splitlines()[2:]
     cells = line.split(" | ")
-    assert cells[:3] == ["| `staged`: long sums build on short ones", "3", "0.300"]
+    assert cells[:3] == ["| `staged`", "3", "0.300"]
     assert cells[3] == "+0.000 (+0.000 to +0.000)"
-    assert cells[2 + [*ROLES].index(tables.BEST)] == "+0.075 (+0.063 to +0.087)"
+    assert cells[2 + [*ROLES].index(tables.BEST)] == "+0.075 (+0.063 to +0.087) |"
+    for line in tables.choices(records).splitlines()[2:]:  # the regime's, and the mean of it alone
+        assert [cell[:6] for cell in line.split(" | ")[1:]] == ["+0.000", "+0.000", "+0.075", "+0.000", "-0.075"]
     cells = ["`staged`: long sums build on short ones", "50%", "+0.075 ± 0.012", "+0.000 ± 0.000", "0.300"]
     assert tables.short(records).splitlines()[2] == f"| {' | '.join(cells)} |"
     line = tables.costs(records).splitlines()[-1]  # 1280 rollouts of 2560; with 2000 trained, of 1000; 8,000 tokens
