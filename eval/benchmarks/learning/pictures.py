@@ -30,7 +30,7 @@ def draw(records: list[Record], directory: Path) -> list[Path]:
     with drawing(WIDEST, 3.1 * height) as figure:
         panels = figure.subplots(height, 2, squeeze=False).flat
         for axes, (regime, arms) in zip(panels, found, strict=False):
-            for arm in [name for name in NAMES if arms.get(name)]:
+            for arm in [name for name in NAMES if len(arms[name]) == len(arms["vanilla"])]:  # all of its seeds
                 _score(axes, arm, arms[arm])
             head(axes, *TITLES[regime], xlabel="rollouts", ylabel="validation score")
             axes.xaxis.set_major_formatter("{x:,.0f}")

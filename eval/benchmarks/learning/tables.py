@@ -70,11 +70,12 @@ def choices(records: list[Record]) -> str:
     """What a choice gains where the other arm reuses its rollouts likewise, one regime a line, and their mean."""
     lines, gains = [], []
     for regime, arms in compared(records):
-        of = {role: sorted(runs, key=lambda run: run["seed"]) for role, runs in arms.items()}
-        gains.append([differences(of[ours], of[theirs], area) for ours, theirs in CHOICES.values()])
+        gains.append([differences(arms[ours], arms[theirs], area) for ours, theirs in CHOICES.values()])
         lines.append([f"`{regime}`", *map(between, gains[-1])])
-    # Of each seed the mean over the regimes, where all of them have it.
-    means = [np.mean(of, axis=0).tolist() if len({*map(len, of)}) == 1 else [] for of in zip(*gains, strict=True)]
+    means = []  # of each seed over the regimes; no arm reads words in "nameless" but ours, so it lacks an oracle
+    for of in zip(*gains, strict=True):
+        shortest = min(map(len, filter(None, of)), default=0)
+        means.append(np.mean([values[:shortest] for values in of if values], axis=0).tolist() if shortest else [])
     lines.append(["mean", *map(between, means)])
     return table(["situation", *(f"{name}: difference (95 %)" for name in CHOICES)], lines) if gains else ""
 
