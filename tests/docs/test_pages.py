@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+import yaml
 
 import trl_vade
 from tests.docs.pages import DOCS, ROOT, fences
@@ -29,6 +30,13 @@ def test_the_readme_is_short_and_names_settings_with_their_defaults():
     assert {*re.findall(r"\bvade_[a-z_]+\b(?!\.)", README)} <= {*VADE_DEFAULTS, "vade_report"}  # the last is a file
     shown = re.findall(r"^\* `(vade_\w+)` \(default `(.+?)`:", README, flags=re.MULTILINE)
     assert shown == [(name, str(VADE_DEFAULTS[name])) for name, _ in shown] != []
+
+
+def test_the_sheet_for_assistants_names_settings_that_exist_and_stays_short():
+    text = (ROOT / "skills/trl-vade/SKILL.md").read_text(encoding="utf-8")
+    assert yaml.safe_load(text.split("---")[1]).keys() >= {"name", "description"}
+    assert set(re.findall(r"\bvade_\w+(?=[`=])", text)) <= {*VADE_DEFAULTS}
+    assert len(text.splitlines()) <= 65
 
 
 def test_ci_runs_the_commands_that_the_readme_gives():
