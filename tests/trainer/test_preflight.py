@@ -39,24 +39,13 @@ UNCHOSEN = {  # by the reason that is said: settings, rows, trainer
     "DatasetDict": ({}, lambda rows: DatasetDict({"train": rows}), VADEGRPOTrainer),
     "list": ({}, list, VADEGRPOTrainer),
     "shuffle_dataset=False": ({"shuffle_dataset": False}, as_they_are, VADEGRPOTrainer),
-    "accelerator_config.dispatch_batches=True": (
-        {"accelerator_config": {"dispatch_batches": True}},
-        as_they_are,
-        VADEGRPOTrainer,
-    ),
-    "accelerator_config.split_batches=True": (
-        {"accelerator_config": {"split_batches": True}},
-        as_they_are,
-        VADEGRPOTrainer,
-    ),
     "InOrder._get_train_sampler": ({}, as_they_are, InOrder),
     "OwnLoader.get_train_dataloader": ({}, as_they_are, OwnLoader),
 }
-
-
-for name in ("dispatch_batches", "split_batches"):
-    settings = {"accelerator_config": {name: True}}
-    UNCHOSEN[f"accelerator_config.{name}=True"] = (settings, as_they_are, VADEGRPOTrainer)
+UNCHOSEN |= {
+    f"accelerator_config.{name}=True": ({"accelerator_config": {name: True}}, as_they_are, VADEGRPOTrainer)
+    for name in ("dispatch_batches", "split_batches")
+}
 
 
 @pytest.mark.parametrize("reason", UNCHOSEN)
