@@ -67,7 +67,7 @@ def run(
             num_generations=of.size,
             num_iterations=of.passes,
             vade_replay=of.replay,
-            vade_down_sampling="lossless" if of.replay else None,
+            vade_down_sampling="lossless",  # the same weights, for less time
             max_steps=batches * of.passes,
             learning_rate=learning_rate,
             lr_scheduler_type="constant",
