@@ -8,7 +8,7 @@ import numpy as np
 
 from .arms import ORACLE, Arm
 from .curves import Record, area, by_arm, differences, interval, share_interval, table
-from .protocol import PLANS, ROLES, frozen_arms
+from .protocol import IN_TRAINER, PLANS, ROLES, frozen_arms
 
 TITLES = {
     "wide": ("Wide", "8,192 rows, most met once or never"),
@@ -158,7 +158,7 @@ def varied(arm: str, base: str) -> str:
 def agreement(records: list[Record]) -> str:
     """Same arm, rate and seeds in the trainer and in the fast loop; only the sampled completions differ."""
     lines = []
-    for regime, arms in compared(records):
+    for regime, arms in [each for each in compared(records) if each[0] in IN_TRAINER]:
         trainer = by_arm([record for record in records if record["stage"] == "trainer"], regime)
         for role, runs in arms.items():
             of = trainer.get(runs[0]["arm"], []) if runs else []
