@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trl_vade.selection.on_time import enough_for
-from trl_vade.trainer.batch_rows import in_parts, most_varied, scheduled, spread
+from trl_vade.trainer.batch_rows import most_varied, spread
 
 levels = st.one_of(st.sampled_from([-1.5, -0.5, 0.0, 0.5, 2.0]), st.floats(-3, 3))
 
@@ -27,13 +26,6 @@ def test_a_number_outside_of_the_batch_and_an_advantage_that_is_no_number_are_re
     for advantages, n in [([1.0, 0.0, -1.0], -1), ([1.0, 0.0, -1.0], 4), ([1.0, np.nan], 1)]:
         with pytest.raises(ValueError, match="advantages"):
             most_varied(advantages, n)
-
-
-def test_the_schedule_of_256_rows_in_16_parts_is_golden():
-    progress = [0.0, 0.25, 0.5, 0.75, 1.0]
-    assert [in_parts(256 * scheduled([0.25, 1.0], p), 16) for p in progress] == [64, 112, 160, 208, 256]
-    assert [scheduled((0.2, 1.0), p) for p in progress] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
-    assert [(in_parts(rows, 4), enough_for(rows, 4)) for rows in (0, 5, 6.1, 8)] == [(4, 4), (4, 8), (8, 8), (8, 8)]
 
 
 @given(st.integers(0, 40), st.integers(0, 40), st.integers(1, 5))

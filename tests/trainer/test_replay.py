@@ -194,6 +194,20 @@ def test_the_newest_groups_come_again_whole_and_no_update_is_larger_than_trls(ru
     assert logged(trainer, "vade/trained_completions")[-1] == iterations * sum(sum(each.values()) for each in found)
 
 
+def test_no_update_has_more_padded_tokens_than_trls(made, watched):
+    """One of four groups has a gradient. Three older ones would fill the batch, and where they are long fewer do."""
+    rows = Dataset.from_list([{"prompt": "say a digit above " * (1 + i % 6), "id": str(i)} for i in range(24)])
+    settings = {"vade_sampler": "uniform", "vade_down_sampling": "lossless", "vade_replay": 4, "max_steps": 12}
+    trainer = made(lambda completions, **columns: [1.0] + [0.0] * (len(completions) - 1), rows, **settings)
+    with watched() as (batches, updates):
+        trainer.train()
+    whole, trained = (
+        [part["prompt_ids"].numel() + part["completion_ids"].numel() for part in each] for each in (batches, updates)
+    )
+    assert all(after <= before for before, after in zip(whole, trained, strict=True))
+    assert {*logged(trainer, "vade/replayed_rows")} == {0, 4, 8, 12}
+
+
 @pytest.mark.parametrize("family", slow_but(("idefics3", "qwen2_5_vl"), KEPT_ONCE))
 def test_older_rows_keep_their_pictures(made, passes, tmp_path, family):
     """At a rate of 0 a row has the log-probabilities that it was written with, if all of its inputs are the same."""

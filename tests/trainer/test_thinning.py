@@ -29,7 +29,7 @@ from tests.support.runs import (
 )
 from trl_vade import ConfigurationError, VADEGRPOTrainer
 from trl_vade.selection.on_time import enough_for
-from trl_vade.trainer.batch_rows import in_parts, loss_mask, most_varied, taken
+from trl_vade.trainer.batch_rows import loss_mask, most_varied, taken
 from trl_vade.trainer.thinning import OF_TRAINED_ROWS, Thinning
 
 # SGD moves weights in proportion to gradients. Adam makes a rounding error of a tiny gradient a whole step.
@@ -211,7 +211,8 @@ def test_rows_are_the_most_varied_of_the_batch(run, watched, share, steps):
         advantages = batch["advantages"].double().numpy()
         advantages[np.abs(advantages) < 1e-3] = 0.0  # rounding, in groups of equal rewards
         live = int((advantages != 0).sum())
-        wanted = min(in_parts(16 * (first + (last - first) * step / 6), steps), enough_for(live, steps))
+        wanted = max(round(16 * (first + (last - first) * step / 6) / steps), 1) * steps
+        wanted = min(wanted, enough_for(live, steps))
         places = most_varied(advantages, wanted)
         parts = micro_batches[step * steps : (step + 1) * steps]
         trained = sorted(row for part in parts for row in completions(part))

@@ -186,16 +186,6 @@ def most_varied(advantages: ArrayLike, n: int) -> NDArray[np.int64]:
     return np.sort(np.concatenate([order[:best], order[first_high[best] :]]))
 
 
-def in_parts(rows: float, parts: int) -> int:
-    """Return the number of rows nearest to `rows` that divides into `parts` equal parts of at least one row."""
-    return max(1, round(rows / parts)) * parts
-
-
-def scheduled(shares: tuple[float, float], progress: float) -> float:
-    """Return the share at a progress in [0, 1], between those of the first and the last step (D3S, 3.3)."""
-    return (1.0 - progress) * shares[0] + progress * shares[1]
-
-
 def first_of(live: NDArray[np.bool_], size: int) -> NDArray[np.int64]:
     """Return the places of the first `size` live rows or groups, ascending; the first others fill them up."""
     return np.sort(np.concatenate([np.flatnonzero(live), np.flatnonzero(~live)])[:size])

@@ -1,11 +1,11 @@
 """Replay: live groups of the last generation batches fill the places that other groups leave in an update.
 
 They are trained on again, newest first and whole, with the advantages and log-probabilities that they were written
-with. TRL's loss weighs their tokens by ratio and clips them. An update never holds more rows than TRL's. It is
-selective sample replay (VL-Rethinker, arXiv 2504.08837), with an age limit (arXiv 2606.04560).
+with. TRL's loss weighs their tokens by ratio and clips them. An update never holds more rows, nor more padded tokens,
+than TRL's. It is selective sample replay (VL-Rethinker, arXiv 2504.08837), with an age limit (arXiv 2606.04560).
 
 What may be replayed stands in the micro-batches of the last update, which TRL holds anyway. Groups that had no place
-there are gone: all that are newer come first in the next one. So those micro-batches are what a checkpoint keeps.
+there are gone: newer ones come first in the next one. So those micro-batches are what a checkpoint keeps.
 """
 
 from typing import Any
@@ -81,7 +81,7 @@ class Replay:
         are of the micro-batches of the `last` update, and their pixels of its `store`.
         """
         trainer, metrics = self._trainer, self._trainer._metrics["train"]
-        older = self._older(batch, len(free), last or [], store)
+        older = self._older(batch, free, last or [], store)
         whole, ages, change = batch, torch.zeros(0), 0
         if older is not None:
             whole, ages = joined([batch, older], trainer._tokenizer.pad_token_id), self._ages(older)
@@ -99,8 +99,8 @@ class Replay:
         per_batch = args.per_device_train_batch_size * args.steps_per_generation // self._trainer.num_generations
         return self._now - rows[GROUP].cpu() // per_batch
 
-    def _older(self, batch: Batch, room: int, last: list[Batch], store: PixelStore | None) -> Batch | None:
-        """Return the newest whole groups of the last update that fit into the room, None if there is none."""
+    def _older(self, batch: Batch, free: NDArray[np.int64], last: list[Batch], store: Any) -> Batch | None:
+        """Return the newest whole groups of the last update for which there is room, None if there is none."""
         if not (last and GROUP in last[0]):
             return None
         rows = joined([split_pixel_values_by_grid(each) for each in last], self._trainer._tokenizer.pad_token_id)
@@ -108,7 +108,15 @@ class Replay:
         order = np.lexsort((number, age))
         order = order[((row_advantages(rows) != 0.0) & (age <= self.batches))[order]]
         ends = np.flatnonzero(np.diff(number[order], append=-1)) + 1  # of the groups
-        order = order[: ends[ends <= room].max(initial=0)]
+        # With so many of them the update holds no more rows, nor tokens when padded to its longest row, than TRL's.
+        all_rows, parts = len(batch[GROUP]), self._trainer.args.steps_per_generation
+        masks = "prompt_mask", "completion_mask"
+        fresh, older = (np.stack([each[name].sum(1).cpu() for name in masks]) for each in (batch, rows))
+        longest = np.delete(fresh, free, 1).max(1, keepdims=True, initial=0)
+        width = np.maximum.accumulate(older[:, order], 1).clip(longest).sum(0)
+        size = all_rows - len(free) + 1 + np.arange(len(order))
+        fits = (size <= all_rows) & (-(-size // parts) * parts * width <= sum(batch[name].numel() for name in masks))
+        order = order[: ends[fits[ends - 1]].max(initial=0)]
         return self._with_pixels(taken(rows, order), batch, store) if len(order) else None
 
     def _with_pixels(self, rows: Batch, batch: Batch, store: Any) -> Batch | None:

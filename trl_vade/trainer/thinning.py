@@ -24,12 +24,10 @@ from .batch_rows import (
     cut_padding,
     first_of,
     images_to_move,
-    in_parts,
     joined,
     loss_mask,
     most_varied,
     row_advantages,
-    scheduled,
     side_by_side,
     spread,
     taken,
@@ -202,8 +200,8 @@ class Thinning:
             return np.arange(len(advantages))
         if self.mode in ("lossless", "live"):
             return self._scored
-        share = self._share("vade_keep_rollouts")
-        n = min(in_parts(len(advantages) * share, parts), len(self._scored))
+        n = round(len(advantages) * self._share("vade_keep_rollouts") / parts)
+        n = min(max(n, 1) * parts, len(self._scored))
         places = most_varied(advantages, n)
         live = places[advantages[places] != 0.0]
         # The rows without a gradient that fill up the others must have their log-probabilities.
@@ -212,8 +210,9 @@ class Thinning:
         return np.sort(np.concatenate([live, fill[: n - len(live)]]))
 
     def _share(self, setting: str) -> float:
-        state = self._trainer.state
-        return scheduled(schedule(self._trainer.args, setting), state.global_step / max(state.max_steps, 1))
+        (first, last), state = schedule(self._trainer.args, setting), self._trainer.state
+        progress = state.global_step / max(state.max_steps, 1)
+        return (1.0 - progress) * first + progress * last  # D3S, section 3.3
 
     def _log(self, advantages: NDArray[np.float64], kept: NDArray[np.int64]) -> None:
         accelerator, metrics = self._trainer.accelerator, self._trainer._metrics["train"]
