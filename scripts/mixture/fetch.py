@@ -5,22 +5,15 @@ The Hub's own client loads the files into its cache. It goes on after an interru
 
 import fnmatch
 import itertools
-import logging
 import re
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from trl_vade.errors import ConfigurationError
-from trl_vade.hub.uploading import FAILURES, HTTP_ERROR, in_one_line
+from trl_vade.hub.uploading import FAILURES, in_one_line
 
 from .sources import Source, SourceSchemaError
-
-WAITS = (2, 10, 60, 300, None)
-"""Seconds before the next try where the network or the Hub fails; None ends the build with the error."""
-
-logger = logging.getLogger(__name__)
 
 
 def planned_bytes(sources: Sequence[Source], mirror: Path | None = None) -> list[tuple[int, int]]:
@@ -123,29 +116,16 @@ def kind_of(feature: Any) -> str:
 
 
 def _snapshot(repo: str, revision: str, patterns: list[str], dry_run: bool = False) -> Any:
-    """Load files of a repository, or list them; try again where the network or the Hub fails for a moment."""
+    """Load files of a repository, or list them."""
     from huggingface_hub import snapshot_download
 
-    for wait in (None,) if dry_run else WAITS:
-        try:
-            return snapshot_download(
-                repo, repo_type="dataset", revision=revision, allow_patterns=patterns, dry_run=dry_run
-            )
-        except FAILURES as error:
-            if wait is None or not _may_pass(error):
-                text = f"{repo}, revision {revision}: {in_one_line(error)}. Files that are loaded are kept."
-                raise OSError(text) from error
-            logger.warning("%s: %s. Tried again in %d s.", repo, in_one_line(error), wait)
-            time.sleep(wait)
-    return None  # not reached
-
-
-def _may_pass(error: BaseException) -> bool:
-    """Tell whether an error is a cut connection, too many requests, or a fault of the Hub or of its storage."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    status = getattr(getattr(error, "response", None), "status_code", 500)
-    return isinstance(error, HTTP_ERROR | RuntimeError) and (status == 429 or status >= 500)
+    try:
+        return snapshot_download(
+            repo, repo_type="dataset", revision=revision, allow_patterns=patterns, dry_run=dry_run
+        )
+    except FAILURES as error:
+        text = f"{repo}, revision {revision}: {in_one_line(error)}. Files that are loaded are kept: run it again."
+        raise OSError(text) from error
 
 
 def _repositories(sources: Sequence[Source]) -> Iterator[tuple[str, str, list[str]]]:

@@ -1,18 +1,15 @@
 """Files of the sources: planned, loaded from the Hub, checked before a row is read."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
 from datasets import ClassLabel, Features, Image, List, Value
 
-from scripts.mixture import fetch
 from scripts.mixture.fetch import check_schema, kind_of, local_files, open_stream, planned_bytes
 from scripts.mixture.sources import SOURCES, SourceSchemaError
 from tests.support.mixture_stand_ins import CHART_QA, ONE_VISION, SCIENCE_QA, make_mirror, put_on_hub
 from trl_vade.errors import ConfigurationError
-from trl_vade.hub.uploading import HTTP_ERROR
 
 TEXT = Value("string")
 
@@ -107,31 +104,8 @@ def test_the_plan_counts_bytes_and_an_interrupted_download_goes_on_where_it_was(
         assert list(opened(source, tmp_path / "copies")) == list(open_stream(source, files[source.task]))
 
 
-@pytest.fixture
-def waited(monkeypatch):
-    """The seconds that are waited for before another try."""
-    seconds = []
-    monkeypatch.setattr(fetch, "time", SimpleNamespace(sleep=seconds.append))
-    return seconds
-
-
-def test_a_fault_that_passes_costs_time_and_one_that_stays_ends_with_the_repository(at_the_hub, waited, monkeypatch):
-    at_the_hub.fault("GET .*parquet", times=1, status=503)
-    assert len(local_files(SOME[:1])["geos"]) == 2
-    waited.clear()  # the client itself waits in some cases
-    with pytest.raises(OSError, match=r"HuggingFaceM4/ChartQA, revision .*404"):
-        local_files([SOURCES["chartqa"]])
-    assert waited == []  # what is not there is not asked for again
-    at_the_hub.fault("GET .*parquet", times=10**6, status=429)
-    with pytest.raises(OSError, match=rf"{SOME[2].repo}, revision .*429"):
-        local_files(SOME[2:])
-    assert waited == list(fetch.WAITS[:-1])
-
-    def cut(*arguments, **settings):
-        raise HTTP_ERROR("Server disconnected without sending a response.")
-
-    waited.clear()
-    monkeypatch.setattr("huggingface_hub.snapshot_download", cut)
-    with pytest.raises(OSError, match=f"{SOME[0].repo}, revision .*Server disconnected"):
-        local_files(SOME[:1])
-    assert waited == list(fetch.WAITS[:-1])
+def test_what_is_not_there_and_a_fault_of_the_hub_end_with_the_repository(at_the_hub):
+    at_the_hub.fault("GET .*parquet", times=10**6, status=503)
+    for source, status in ((SOURCES["chartqa"], 404), (SOME[2], 503)):
+        with pytest.raises(OSError, match=f"{source.repo}, revision .*{status}.* run it again"):
+            local_files([source])

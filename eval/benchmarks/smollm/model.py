@@ -21,16 +21,16 @@ from trl_vade.testbed.dataset import cached_directory
 GGUF, SIZE = "SmolLM2-135M-Instruct.Q4_1.gguf", 98_362_432  # bytes
 ROWS = "rows.json"
 LONGEST = 16  # tokens of an answer
-EPOCHS = 3  # of the rows that teach the form of an answer
+EPOCHS = 2  # of the rows that teach the form of an answer
 TASKS: dict[str, list[dict[str, Any]]] = {
-    "chain_sum": [{"min_terms": n, "max_terms": n, "max_digits": d} for n, d in ((2, 1), (3, 1), (2, 2), (3, 2))],
-    "products": [{"min_digits": a, "max_digits": b} for a, b in ((1, 1), (1, 2), (2, 2), (2, 3))],
+    "chain_sum": [{"min_terms": n, "max_terms": n, "max_digits": d} for n, d in ((2, 1), (3, 1), (4, 1), (2, 2))],
+    "products": [{"min_digits": a, "max_digits": b} for a, b in ((1, 1), (1, 2), (1, 3), (2, 2))],
     "gcd": [{"max_value": most} for most in (10, 30, 100, 300)],
-    "lcm": [{"max_value": most} for most in (6, 12, 30, 60)],
-    "spell_backward": [{"min_word_len": n, "max_word_len": n} for n in (3, 4, 5, 6)],
-    "letter_counting": [{"min_words": n, "max_words": n} for n in (2, 4, 8, 12)],
+    "lcm": [{"max_value": most} for most in (10, 20, 40, 80)],
+    "letter_counting": [{"min_words": n, "max_words": n} for n in (1, 2, 4, 8)],
     "simple_equations": [{"max_terms": 2, "max_value": most} for most in (5, 10, 20, 50)],
-    "prime_factorization": [{"max_value": most} for most in (10, 30, 100, 300)],
+    "word_sequence_reversal": [{"min_words": n, "max_words": n} for n in (2, 3, 4, 5)],
+    "number_filtering": [{"min_numbers": n, "max_numbers": n, "max_decimals": 0} for n in (1, 2, 3, 4)],
 }
 """By task of reasoning-gym, the settings of its levels."""
 
@@ -204,7 +204,7 @@ def all_rows(options: argparse.Namespace) -> dict[str, Any]:
     if options.packed:
         read = json.loads((options.packed / ROWS).read_text())
         return {name: datasets.Dataset.from_list(some) for name, some in read.items()}
-    sizes = {"pool": 64, "score": 32, "taught": 32} if options.tiny else {"pool": 1024, "score": 512, "taught": 320}
+    sizes = {"pool": 64, "score": 32, "taught": 32} if options.tiny else {"pool": 1024, "score": 512, "taught": 800}
     made, seen = {}, frozenset[str]()
     for place, (name, size) in enumerate(sizes.items()):
         made[name] = rows(size, options.seed + place, seen)

@@ -39,15 +39,19 @@ class Score(TrainerCallback):
         self.trainer: Any = None
 
     def look(self) -> None:
-        trainer = self.trainer
-        trainer.model.eval()
-        score = rates_of(trainer.model, self.tokenizer, self.of, 4).mean() / 4
-        trainer.model.train()
+        trainer, first = self.trainer, self.file.parents[1] / "first.json"  # all runs start from the same weights
+        if trainer.state.global_step or not first.exists():
+            trainer.model.eval()
+            score = float(rates_of(trainer.model, self.tokenizer, self.of, 4).mean() / 4)
+            trainer.model.train()
+        if not trainer.state.global_step:
+            score = json.loads(first.read_text()) if first.exists() else score
+            save_whole(first, json.dumps(score).encode())
         feedback, passes = trainer.selection.feedback, trainer.args.num_iterations
         seconds = dict(feedback.seconds)
         seconds["seconds"] = seconds.pop("step")
         seconds["update"] = seconds["seconds"] - seconds["selection"] - seconds["generation"]
-        point = {"batch": trainer.state.global_step // passes, "rollouts": feedback.rollouts, "score": float(score)}
+        point = {"batch": trainer.state.global_step // passes, "rollouts": feedback.rollouts, "score": score}
         self.points.append(point | seconds)
         save_whole(self.file, json.dumps(self.points).encode())
 

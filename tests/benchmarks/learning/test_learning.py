@@ -1,10 +1,9 @@
-"""The learning benchmark: its arithmetic and its plan on records made by hand, and a whole one in small."""
+"""The learning benchmark: its arithmetic on records made by hand, and a whole one in small."""
 
 import dataclasses
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +11,10 @@ import pytest
 
 from eval.benchmarks.learning import arms, curves, one_run, protocol, tables, trainer_run
 from eval.benchmarks.learning.arms import Arm
-from eval.benchmarks.learning.protocol import PLANS, ROLES, TUNE
+from eval.benchmarks.learning.protocol import PLANS, ROLES
 from tests.support.refusals import refused
 
 ROOT = Path(__file__).parents[3]
-RATE = PLANS["staged"].rate
 
 
 def record(score, arm="vanilla, 64 x 4", seed=0, learning_rate=1e-4, stage="runs", **figures):
@@ -29,9 +27,6 @@ def record(score, arm="vanilla, 64 x 4", seed=0, learning_rate=1e-4, stage="runs
         "bin_count": [30] * 10, "bin_belief": [0.05] * 10, "bin_came": [0.06] * 10,
     }  # fmt: skip
     return made | figures
-
-
-# --------------------------------------------------------------------------------------------------- the arithmetic
 
 
 def test_curves_are_read_at_the_budget_and_cross_a_level_where_their_mean_does():
@@ -120,87 +115,6 @@ def test_the_figures_of_a_run_worked_by_hand():
     assert kept["bin_came"][5] == pytest.approx((0 + 1 + 0.5 + 0) / 4)
 
 
-# --------------------------------------------------------------------------------------------------------- the plan
-
-
-def runs(stage, arm, rate, seeds, height=0.5, machine="here"):
-    figures = {"machine": machine, "versions": "", "rollouts": [0, 30720], "score": [height, height]}
-    return [protocol.task(stage, "staged", arm, rate, seed) | figures for seed in seeds]
-
-
-def lacking(stage, records, machine="here"):
-    here = {"machine": machine, "versions": ""}
-    return protocol.tasks(stage, records, here, regimes=["staged"], roles=["vanilla", "default"])
-
-
-def test_tuning_goes_to_the_best_neighbour_until_batch_passes_and_rate_have_worse_ones(monkeypatch, tmp_path):
-    best = {"vanilla": (Arm("vanilla", 32, 8, passes=2), RATE / 2), "default": (Arm("default", 128, 2), 2 * RATE)}
-
-    def height(arm, rate):
-        (goal, of), passes = best[arm.rule], best[arm.rule][0].passes
-        if arm.replay:
-            of, passes = RATE * (8 if arm.passes > 1 else 16), 4
-        away = abs(np.log2(arm.size / goal.size)) + abs(np.log2(arm.passes / passes))
-        return -away - abs(np.log2(rate / of))
-
-    records, rounds = [], 0
-    while missing := lacking("tune", records):
-        rounds += 1
-        for one in missing:
-            arm, rate = Arm.of(one["arm"]), one["learning_rate"]
-            records += runs("tune", arm, rate, [one["seed"]], height(arm, rate))
-    found = protocol.found_by_tuning(records, "staged")
-    assert {role: found[role] for role in best} == best
-    for rule, (arm, _) in best.items():
-        for name, passes, rate in ((f"{rule}, replay", 1, 16), (f"{rule}, replay, more passes", 4, 8)):
-            assert found[name] == (replace(arm, passes=passes, replay=4), RATE * rate)
-    assert found["oracle"] == (Arm("oracle"), found["default"][1])
-    assert found["oracle, replay, more passes"][0] == Arm("oracle", passes=4, replay=4)
-    tried = {(each["arm"], each["learning_rate"]) for each in records}
-    assert ("vanilla, 16 x 16, passes 2", RATE / 2) in tried  # a worse neighbour of the best, so that it is no edge
-    assert ("vanilla, 16 x 16", RATE) not in tried  # by turns, and not by the full grid
-    assert protocol.found_by_tuning(records[:-1], "staged") is None
-    assert rounds > 4
-
-    monkeypatch.setattr(protocol, "FROZEN", tmp_path / "frozen.json")
-    protocol.FROZEN.write_text("{}")
-    protocol.FROZEN.write_text(json.dumps(protocol.freeze(records, "today")))
-    assert protocol.frozen_arms("staged") == found
-    assert protocol.freeze([], "tomorrow")["arms"]["staged"]["date"] == "today"  # what is frozen stays
-    with refused(ValueError, ["wide"], ["tune", "freeze"]):
-        protocol.frozen_arms("wide")
-
-
-def test_choices_of_several_machines_are_compared_by_the_anchor_of_each():
-    """There all scores are lower by 0.3: the rate that was tried there is the best all the same."""
-    records, there = runs("tune", protocol.ANCHOR, RATE, TUNE, 0.6), {"machine": "there"}
-    records += runs("tune", Arm("vanilla"), RATE / 2, TUNE, 0.4)
-    records += [run | there for run in runs("tune", Arm("vanilla"), RATE, TUNE, 0.3)]
-    records += [run | there for run in runs("tune", Arm("vanilla"), 2 * RATE, TUNE, 0.35)]
-    found = {rate: gain for (_, rate), gain in protocol.tried(records, "staged").items()}
-    assert found == pytest.approx({RATE / 2: -0.2, RATE: 0.0, 2 * RATE: 0.05})
-    assert [t["arm"] for t in lacking("tune", records, "elsewhere")][:4] == [str(protocol.ANCHOR)] * 4
-
-
-def test_runs_come_seed_by_seed_and_all_of_a_seed_on_one_machine(monkeypatch, tmp_path):
-    monkeypatch.setattr(protocol, "FROZEN", tmp_path / "frozen.json")
-    protocol.FROZEN.write_text("{}")
-    with refused(ValueError, ["staged"], ["tune", "freeze"]):
-        lacking("runs", [])
-    of = {"vanilla": ["vanilla, 64 x 4", 1e-3], "default": ["default, 64 x 4, passes 2", 1e-4]}
-    protocol.FROZEN.write_text(json.dumps({"arms": {"staged": of}}))
-    found = lacking("runs", [])
-    assert [(t["seed"], t["arm"]) for t in found[:3]] == [
-        (820, of["vanilla"][0]),
-        (820, of["default"][0]),
-        (821, of["vanilla"][0]),
-    ]
-    done = runs("runs", Arm("vanilla"), 1e-3, protocol.RUNS)
-    assert len(lacking("runs", done)) == 16  # the default, here
-    assert len(lacking("runs", done, "there")) == 32  # and there with its vanilla run
-    assert lacking("runs", done + runs("runs", Arm("default", passes=2), 1e-4, protocol.RUNS), "there") == []
-
-
 def test_an_arm_that_reads_no_words_has_its_runs_in_nameless_too(tmp_path):
     path = tmp_path / "results.jsonl"
     path.write_text(
@@ -214,9 +128,6 @@ def test_no_regime_has_changed_since_it_was_frozen_and_a_changed_one_is_refused(
     monkeypatch.setitem(protocol.REGIMES, "wide", dataclasses.replace(protocol.REGIMES["wide"], temperature=0.7))
     with refused(ValueError, ["wide"], ["frozen.json"]):
         protocol.check_frozen(PLANS)
-
-
-# ---------------------------------------------------------------------------------------------------------- the runs
 
 
 @pytest.mark.parametrize("name", ["vanilla, 128 x 2", "oracle, 64 x 4, passes 2", "default, 4 x 4, replay 8"])
