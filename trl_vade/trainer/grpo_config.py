@@ -86,9 +86,9 @@ class VADEGRPOConfig(GRPOConfig):
         vade_replay: Generation batches, at most 1000, for which a group with a gradient may be trained on again. Where
             rows of a batch are left out (`"lossless"`, `"live"`), groups of the last batches take their places: whole,
             newest first, with the advantages and log-probabilities that they were written with, so that TRL's loss
-            weighs and clips them. An update never holds more rows than TRL's. 0 is off. With tools, environments, a
-            rollout function, a subclass that sees the rows itself, or images that are not kept once, it is off, too,
-            and the log says so. See docs/guides/down_sampling.md.
+            weighs and clips them. An update never holds more rows, nor more padded tokens, than TRL's. 0 is off. With
+            tools, environments, a rollout function, a subclass that sees the rows itself, or images that are not kept
+            once, it is off, too, and the log says so. See docs/guides/down_sampling.md.
         vade_keep_rollouts: Share of a process's rows, in (0, 1], that `"rows"` and `"d3s"` keep. Two numbers are the
             shares at the first and at the last step, and the share grows evenly between them. `None` uses 0.25 and 1.
         vade_keep_tokens: Share of the completion tokens of a micro-batch, in (0, 1], that get a gradient with `"d3s"`:
