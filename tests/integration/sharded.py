@@ -45,7 +45,7 @@ def rows_with_images():
     images = [Image.fromarray(np.full((56, 56, 3), 20 * i, dtype=np.uint8)) for i in range(12)]
     rows = [
         {
-            "prompt": [{"role": "user", "content": f"What is {i}?"}],
+            "prompt": [{"role": "user", "content": f"What is {i % 10}?"}],
             "images": [image] if i % 4 or not mixed else [],
             "id": f"row-{i}",
         }
@@ -71,6 +71,7 @@ args = VADEGRPOConfig(
     per_device_train_batch_size=4,
     num_generations=4,
     max_completion_length=4,
+    generation_kwargs={"min_new_tokens": 4},  # the update has as many padded tokens with older rows
     max_steps=4,
     num_iterations=2,  # so that checkpoint-3 lies inside a generation batch
     learning_rate=1e-2,

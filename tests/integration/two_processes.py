@@ -44,7 +44,8 @@ def rows_with_images():
     for i in range(12):
         image = Image.fromarray(np.full((56, 56, 3), 20 * (i % 10), dtype=np.uint8))
         images = [image] if i % 3 == 0 else []
-        rows.append({"prompt": [{"role": "user", "content": f"What is {i}?"}], "images": images, "id": f"row-{i}"})
+        question = f"What is {i % 10}?{'' if images else ' What is it?'}"  # as many tokens
+        rows.append({"prompt": [{"role": "user", "content": question}], "images": images, "id": f"row-{i}"})
     return Dataset.from_list(rows).cast_column("images", datasets.List(datasets.Image()))
 
 
@@ -125,7 +126,7 @@ SETTINGS = {
     "default": {"vade_replay": 2},
     "iterations": {"vade_down_sampling": "d3s", "vade_keep_rollouts": [0.25, 0.75], "num_iterations": 2},
     "sizes": {"num_iterations": 2},
-    "pictures": {"num_iterations": 2, "vade_replay": 2},
+    "pictures": {"num_iterations": 2, "vade_replay": 2, "generation_kwargs": {"min_new_tokens": 4}},
     "rollout": {"vade_posterior_init": "rollout"},
     "warm": {"vade_posterior_init": "you/beliefs"},
     "images": {"vade_sampler": "uniform", "log_completions": True},
