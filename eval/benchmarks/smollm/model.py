@@ -136,8 +136,9 @@ def teach(model: Any, tokenizer: Any, taught: datasets.Dataset, *, batch_size: i
         labels, lengths = torch.full_like(batch["input_ids"], -100), _lengths(tokenizer, some["answer"])
         for row, length in enumerate(lengths):  # padding is on the left
             labels[row, -length:] = batch["input_ids"][row, -length:]
+        kept = max(lengths) + 1  # logits of the answers alone
         with torch.autocast(model.device.type, torch.bfloat16):
-            loss = model(**batch, labels=labels).loss
+            loss = model(**batch, labels=labels[:, -kept:], logits_to_keep=kept).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -169,21 +170,26 @@ def complete(
             output = model(ids, attention_mask=mask, position_ids=positions, use_cache=True, logits_to_keep=1)
             cache, logits = output.past_key_values, output.logits[:, -1].repeat_interleave(each, 0)
             cache.batch_repeat_interleave(each)
-            mask, tokens = mask.repeat_interleave(each, 0), []
-            ended = torch.zeros(len(mask), dtype=torch.bool, device=model.device)
-            for _ in range(LONGEST):
-                token = torch.multinomial(logits.float().softmax(-1), 1, generator=generator)
-                tokens.append(token.masked_fill(ended[:, None], pad))
-                ended |= token[:, 0] == eos
-                if ended.all():
+            mask, left = mask.repeat_interleave(each, 0), torch.arange(len(logits), device=model.device)
+            tokens = torch.full((len(logits), LONGEST), pad, device=model.device)
+            for at in range(LONGEST):
+                tokens[left, at] = torch.multinomial(logits.float().softmax(-1), 1, generator=generator)[:, 0]
+                goes_on = (tokens[left, at] != eos).nonzero()[:, 0]
+                left, mask = left[goes_on], mask[goes_on]
+                if not len(left) or at + 1 == LONGEST:
                     break
-                mask = torch.cat([mask, torch.ones_like(token)], 1)
+                cache.batch_select_indices(goes_on)  # an answer that has ended costs no more
+                mask = torch.cat([mask, torch.ones_like(mask[:, :1])], 1)
                 position = mask.sum(1, keepdim=True) - 1
                 output = model(
-                    tokens[-1], attention_mask=mask, position_ids=position, past_key_values=cache, use_cache=True
+                    tokens[left, at, None],
+                    attention_mask=mask,
+                    position_ids=position,
+                    past_key_values=cache,
+                    use_cache=True,
                 )
                 logits = output.logits[:, -1]
-        for place, answers in zip(places, torch.cat(tokens, 1).unflatten(0, (-1, each)).tolist(), strict=True):
+        for place, answers in zip(places, tokens.unflatten(0, (-1, each)).tolist(), strict=True):
             found[place] = [ids[: ids.index(eos) + 1] if eos in ids else ids for ids in answers]
     return found
 

@@ -98,8 +98,8 @@ def train_one(options: argparse.Namespace, run: Run, batches: int) -> list[dict[
     score = Score(every, made["score"], tokenizer, file)
     args = VADEGRPOConfig(
         str(folder / "run"),
-        per_device_train_batch_size=GROUPS * GENERATIONS // 8,
-        gradient_accumulation_steps=8,
+        per_device_train_batch_size=GROUPS * GENERATIONS // 4,
+        gradient_accumulation_steps=4,
         num_generations=GENERATIONS,
         num_iterations=run.passes,
         max_completion_length=LONGEST,
