@@ -10,10 +10,10 @@ The tasks are of reasoning-gym, eight at four levels. The model is first taught 
 in no other part. `study` samples 16 answers of each of 1,024 rows. `train` runs `VADEGRPOTrainer`: vanilla GRPO, the
 default and the default with replay, with the same rows, seeds and settings, in batches of 64 groups of 4. Groups
 without a gradient are left out of the update in all three. Each run is scored on 512 other rows at the start and after
-every tenth generation batch, which takes none of its seconds. With `--tune_batches` all arms are first tuned alike, in
-passes and rate, on a seed of their own; the best run of each arm has the highest mean score. A seed is that of the
-trainer: all runs have the same rows and start from the same weights. Runs side by side share the processor. Timings
-depend on the machine: they are reported and never tested.
+every tenth generation batch, which takes none of its seconds. With `--tune_batches` vanilla and the default are first
+tuned alike, in passes and rate, on a seed of their own, by the mean score. With replay the default keeps its choice.
+A seed is that of the trainer: all runs have the same rows and start from the same weights. Runs side by side share
+the processor. Timings depend on the machine: they are reported and never tested.
 """
 
 import argparse
@@ -89,6 +89,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--seeds", type=int, default=1, help="of the draws in `study`, of each arm in `train`")
     parser.add_argument("--batches", type=int, default=40, help="generation batches of each run")
     parser.add_argument("--tune_batches", type=int, default=0, help="of each run that tunes (0: no tuning)")
+    parser.add_argument("--tune_passes", type=int, nargs="+", default=[1, 4], metavar="N", help="what tuning tries")
     parser.add_argument("--workers", type=int, default=1, help="runs side by side")
     parser.add_argument("--every", type=int, default=10, help="generation batches between two scores")
     parser.add_argument("--runs", type=Path, default=Path("vade-smollm"), help="where `train` leaves its checkpoints")

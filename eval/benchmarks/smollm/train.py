@@ -1,6 +1,7 @@
 """Vanilla GRPO, the default, and the default with replay, beside each other: through `VADEGRPOTrainer`."""
 
 import argparse
+import itertools
 import json
 import multiprocessing
 import shutil
@@ -26,8 +27,8 @@ ARMS: dict[str, dict[str, Any]] = {
     "default": {},
     "default, replay": {"vade_replay": 4},
 }
-PASSES, RATES = (1, 4), (1e-5, 4e-5)  # what `--tune_batches` tries
-CHOSEN = dict.fromkeys(ARMS, (1, 1e-5))  # of these, without a tuning
+RATES = 1e-5, 4e-5  # what `--tune_batches` tries, with the `--tune_passes`
+CHOSEN = 1, 1e-5  # of these, without a tuning
 
 
 class Score(TrainerCallback):
@@ -138,19 +139,24 @@ def train_all(options: argparse.Namespace, runs: list[Run], batches: int) -> lis
 
 
 def train(options: argparse.Namespace) -> dict[str, Any]:
-    """Tune the arms alike, if that is asked for, then train the best of each on every seed; return all points."""
+    """Tune vanilla and the default alike, if that is asked for, then train each arm on every seed; return all points.
+
+    With replay the default has the passes and the rate that are best without it.
+    """
     load(options.packed, tiny=options.tiny)
-    best, tuned = [Run(arm, *CHOSEN[arm], 0) for arm in ARMS], []
+    best, tuned = {arm: Run(arm, *CHOSEN, 0) for arm in ARMS}, []
     if options.tune_batches:
-        every = [Run(arm, passes, rate, options.seed) for arm in ARMS for passes in PASSES for rate in RATES]
+        choices = itertools.product([*ARMS][:2], options.tune_passes, RATES)
+        every = [Run(*choice, options.seed) for choice in choices]
         tuned = train_all(options, every, options.tune_batches)
         for run in every:  # gigabytes; their points stay
             shutil.rmtree(options.runs / str(run) / "run", ignore_errors=True)
-        means = [np.mean([point["score"] for point in run["points"]]) for run in tuned]
-        heights = dict(zip(every, means, strict=True))
-        best = [max((run for run in every if run.arm == arm), key=heights.__getitem__) for arm in ARMS]
+        heights = {
+            run: np.mean([point["score"] for point in each["points"]]) for run, each in zip(every, tuned, strict=True)
+        }
+        best = {arm: max((run for run in every if arm.startswith(run.arm)), key=heights.__getitem__) for arm in ARMS}
     seeds = range(options.seed + 1, options.seed + 1 + options.seeds)
-    runs = [replace(run, seed=seed) for seed in seeds for run in best]
+    runs = [replace(run, arm=arm, seed=seed) for seed in seeds for arm, run in best.items()]
     return {"tuned": tuned, "runs": train_all(options, runs, options.batches)}
 
 
