@@ -29,6 +29,7 @@ ARMS: dict[str, dict[str, Any]] = {
 }
 RATES = 1e-5, 4e-5  # what `--tune_batches` tries, with the `--tune_passes`
 CHOSEN = 1, 1e-5  # of these, without a tuning
+FIRST = "first.json"  # the score of the weights from which all runs start
 
 
 class Score(TrainerCallback):
@@ -40,14 +41,13 @@ class Score(TrainerCallback):
         self.trainer: Any = None
 
     def look(self) -> None:
-        trainer, first = self.trainer, self.file.parents[1] / "first.json"  # all runs start from the same weights
-        if trainer.state.global_step or not first.exists():
+        trainer = self.trainer
+        if trainer.state.global_step:
             trainer.model.eval()
-            score = float(rates_of(trainer.model, self.tokenizer, self.of, 4).mean() / 4)
+            score = mean_score(trainer.model, self.tokenizer, self.of)
             trainer.model.train()
-        if not trainer.state.global_step:
-            score = json.loads(first.read_text()) if first.exists() else score
-            save_whole(first, json.dumps(score).encode())
+        else:
+            score = json.loads((self.file.parents[1] / FIRST).read_text())
         feedback, passes = trainer.selection.feedback, trainer.args.num_iterations
         seconds = dict(feedback.seconds)
         seconds["seconds"] = seconds.pop("step")
@@ -62,6 +62,11 @@ class Score(TrainerCallback):
 
     def on_save(self, args, state, control, **kwargs):
         self.look()
+
+
+def mean_score(model: Any, tokenizer: Any, of: Any) -> float:
+    """The share of right answers, four of each row."""
+    return float(rates_of(model, tokenizer, of, 4).mean() / 4)
 
 
 class ReadsPromptsOnce(VADEGRPOTrainer):
@@ -128,7 +133,11 @@ def train_one(options: argparse.Namespace, run: Run, batches: int) -> list[dict[
 
 def train_all(options: argparse.Namespace, runs: list[Run], batches: int) -> list[dict[str, Any]]:
     """Train so many runs at a time as there are workers."""
-    prepare(options)  # once
+    model, tokenizer, made = prepare(options)
+    if not (first := options.runs / FIRST).exists():
+        options.runs.mkdir(parents=True, exist_ok=True)
+        save_whole(first, json.dumps(mean_score(model, tokenizer, made["score"])).encode())
+    del model  # before the workers have theirs
     work = [options] * len(runs), runs, [batches] * len(runs)
     if options.workers == 1:
         made = [*map(train_one, *work)]
