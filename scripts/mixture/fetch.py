@@ -124,7 +124,7 @@ def _snapshot(repo: str, revision: str, patterns: list[str], dry_run: bool = Fal
             repo, repo_type="dataset", revision=revision, allow_patterns=patterns, dry_run=dry_run
         )
     except FAILURES as error:
-        text = f"{repo}, revision {revision}: {in_one_line(error)}. Files that are loaded are kept: run it again."
+        text = f"{repo}, revision {revision}: {in_one_line(error)}. Files that are loaded are kept if it is run again."
         raise OSError(text) from error
 
 

@@ -107,5 +107,5 @@ def test_the_plan_counts_bytes_and_an_interrupted_download_goes_on_where_it_was(
 def test_what_is_not_there_and_a_fault_of_the_hub_end_with_the_repository(at_the_hub):
     at_the_hub.fault("GET .*parquet", times=10**6, status=503)
     for source, status in ((SOURCES["chartqa"], 404), (SOME[2], 503)):
-        with pytest.raises(OSError, match=f"{source.repo}, revision .*{status}.* run it again"):
+        with pytest.raises(OSError, match=f"{source.repo}, revision .*{status}.*are kept"):
             local_files([source])
