@@ -201,10 +201,8 @@ def test_no_update_has_more_padded_tokens_than_trls(made, watched):
     trainer = made(lambda completions, **columns: [1.0] + [0.0] * (len(completions) - 1), rows, **settings)
     with watched() as (batches, updates):
         trainer.train()
-    whole, trained = (
-        [part["prompt_ids"].numel() + part["completion_ids"].numel() for part in each] for each in (batches, updates)
-    )
-    assert all(after <= before for before, after in zip(whole, trained, strict=True))
+    for whole, trained in zip(batches, updates, strict=True):
+        assert sum(trained[name].numel() - whole[name].numel() for name in ("prompt_ids", "completion_ids")) <= 0
     assert {*logged(trainer, "vade/replayed_rows")} == {0, 4, 8, 12}
 
 
