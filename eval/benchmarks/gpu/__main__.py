@@ -63,7 +63,7 @@ def measure(options: argparse.Namespace, schedule: Schedule) -> None:
     for name in ("stock", "live"):
         schedule.run("memory", f"memory, {name}", bench.memory, name)
     if options.packed:
-        schedule.run("smollm", "SmolLM2, tuning and runs", smollm, options)
+        schedule.run("smollm", "SmolLM2", smollm, options)
     for repeat in range(sizes.repeats):
         for name in in_turn(IMAGES, repeat):
             schedule.run("images", f"images, {name}, repeat {repeat + 1}", bench.update, repeat, 1.0, name)
