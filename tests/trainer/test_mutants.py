@@ -94,7 +94,7 @@ def rewrite(monkeypatch):
 
 
 @pytest.mark.parametrize("method", CALLERS)
-@pytest.mark.parametrize("place", ["default", slow("refills"), "D3S", slow("uniform")])
+@pytest.mark.parametrize("place", ["default", "refills", "D3S", slow("uniform")])
 def test_one_argument_more_goes_to_trl(run, rewrite, monkeypatch, place, method):
     expected = end_before(run, place)
     stock, arrived = getattr(GRPOTrainer, method), []

@@ -17,7 +17,7 @@ from trl import GRPOTrainer
 from trl.trainer.utils import pad
 
 from tests.support.families import write_family
-from tests.support.marks import slow, slow_but
+from tests.support.marks import slow_but
 from tests.support.refusals import refused
 from tests.support.runs import (
     SMALL_RUN,
@@ -96,14 +96,14 @@ def passed(trainer, batch, model=None):
     [
         {},
         {"loss_type": "cispo", "epsilon_high": 1.19},
-        slow({"loss_type": "vespo"}),
-        slow({"loss_type": "grpo"}),
-        slow({"loss_type": "dr_grpo"}),
-        slow({"loss_type": "luspo", "importance_sampling_level": "sequence", "epsilon": 0.35}),
-        slow({"loss_type": "sapo"}),
+        {"loss_type": "vespo"},
+        {"loss_type": "grpo"},
+        {"loss_type": "dr_grpo"},
+        {"loss_type": "luspo", "importance_sampling_level": "sequence", "epsilon": 0.35},
+        {"loss_type": "sapo"},
         {"loss_type": "grpo", "importance_sampling_level": "sequence", "delta": 1.5},
-        slow({"loss_type": "grpo"} | SPLIT),
-        slow({"off_policy_mask_threshold": 1e-4}),
+        {"loss_type": "grpo"} | SPLIT,
+        {"off_policy_mask_threshold": 1e-4},
         {"beta": 0.5, "vade_down_sampling": "live"} | SPLIT,
     ],
     ids=str,

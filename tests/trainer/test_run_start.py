@@ -239,7 +239,7 @@ def second_and_first(trainer, make):
     return trainer, new
 
 
-@pytest.mark.parametrize("phase", slow_but(("initial rollouts", "the loss", "a save"), PHASES))
+@pytest.mark.parametrize("phase", PHASES)
 def test_a_run_that_fails_leaves_nothing_of_itself_to_the_next(made, text_rows, phase):
     reward, settings = PHASES[phase]
     event = settings.get("event")
