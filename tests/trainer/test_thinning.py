@@ -211,8 +211,7 @@ def test_rows_are_the_most_varied_of_the_batch(run, watched, share, steps):
         advantages = batch["advantages"].double().numpy()
         advantages[np.abs(advantages) < 1e-3] = 0.0  # rounding, in groups of equal rewards
         live = int((advantages != 0).sum())
-        wanted = max(round(16 * (first + (last - first) * step / 6) / steps), 1) * steps
-        wanted = min(wanted, enough_for(live, steps))
+        wanted = min(max(round(16 * (first + (last - first) * step / 6) / steps), 1) * steps, enough_for(live, steps))
         places = most_varied(advantages, wanted)
         parts = micro_batches[step * steps : (step + 1) * steps]
         trained = sorted(row for part in parts for row in completions(part))

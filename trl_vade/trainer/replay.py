@@ -5,7 +5,7 @@ with. TRL's loss weighs their tokens by ratio and clips them. An update never ho
 than TRL's. It is selective sample replay (VL-Rethinker, arXiv 2504.08837), with an age limit (arXiv 2606.04560).
 
 What may be replayed stands in the micro-batches of the last update, which TRL holds anyway. Groups that had no place
-there are gone: newer ones come first in the next one. So those micro-batches are what a checkpoint keeps.
+there are gone, long ones too: newer ones come first in the next. So those micro-batches are what a checkpoint keeps.
 """
 
 from typing import Any

@@ -10,11 +10,11 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from eval.benchmarks.smollm.__main__ import main
-from eval.benchmarks.smollm.model import GGUF, TASKS, exact_reward, load, prepare, questions, rows, sample
+from eval.benchmarks.smollm.model import GGUF, TASKS, complete, exact_reward, load, prepare, questions, rows, sample
 from eval.benchmarks.smollm.study import parts_of_variance, useful_shares
 from eval.benchmarks.smollm.train import ARMS, RATES
 
-pytestmark = pytest.mark.benchmark
+pytestmark = [pytest.mark.benchmark, pytest.mark.filterwarnings("ignore:`past_key_values`")]
 
 
 def test_the_variance_of_pass_rates_is_taken_apart():
@@ -39,7 +39,6 @@ def test_draws_of_a_policy_that_stays_find_more_where_words_tell_the_task():
     assert last["default, without words"] < last["default"] + 0.1 <= last["oracle"] + 0.1
 
 
-@pytest.mark.filterwarnings("ignore:`past_key_values`")
 def test_answers_that_share_a_prompt_are_those_of_transformers_own_forward(monkeypatch):
     """The first token of each answer comes with its probability."""
     monkeypatch.setattr("eval.benchmarks.smollm.model.LONGEST", 1)
@@ -60,6 +59,17 @@ def test_answers_that_share_a_prompt_are_those_of_transformers_own_forward(monke
         assert texts.count(word) / len(texts) == pytest.approx(expected, abs=0.1)
 
 
+def test_answers_that_go_on_after_others_have_ended_are_those_of_transformers():
+    model = AutoModelForCausalLM.from_pretrained(load(tiny=True))
+    model.lm_head.weight.data *= 1e6  # a model that is sure
+    prompts, sizes = [[5, 6, 7], [8, 9, 10, 11, 12], [13]], {"min_new_tokens": 16, "max_new_tokens": 16}
+    found = [model.generate(torch.tensor([each]), do_sample=False, **sizes)[0, -16:].tolist() for each in prompts]
+    eos = next(token for token in found[0] if token not in found[1])
+    expected = [each[: each.index(eos) + 1] if eos in each else each for each in found]
+    assert len(expected[0]) < len(expected[1]) == 16
+    assert complete(model, prompts, 2, torch.Generator(), eos=eos, pad=0) == [[each] * 2 for each in expected]
+
+
 @pytest.fixture
 def flags(tmp_path):
     made = [
@@ -67,15 +77,7 @@ def flags(tmp_path):
         for n in range(64)
     ]
     (tmp_path / "rows.json").write_text(json.dumps({"pool": made, "score": made[:8], "taught": made[:32]}))
-    return [
-        "--tiny",
-        "--packed",
-        str(tmp_path),
-        "--runs",
-        str(tmp_path / "runs"),
-        "--output",
-        str(tmp_path / "o.json"),
-    ]
+    return ["--tiny", "--packed", f"{tmp_path}", "--runs", f"{tmp_path}/runs", "--output", f"{tmp_path}/o.json"]
 
 
 def odd_reward(completions, answer, **columns):
