@@ -102,10 +102,11 @@ def train_one(options: argparse.Namespace, run: Run, batches: int) -> list[dict[
     torch.set_num_threads(max(torch.get_num_threads() // options.workers, 1))
     model, tokenizer, made = prepare(options)
     score = Score(every, made["score"], tokenizer, file)
+    pieces = 8 if "vade_replay" in ARMS[run.arm] else 4  # micro-batches; with replay they are full
     args = VADEGRPOConfig(
         str(folder / "run"),
-        per_device_train_batch_size=GROUPS * GENERATIONS // 4,
-        gradient_accumulation_steps=4,
+        per_device_train_batch_size=GROUPS * GENERATIONS // pieces,
+        gradient_accumulation_steps=pieces,
         num_generations=GENERATIONS,
         num_iterations=run.passes,
         max_completion_length=LONGEST,
