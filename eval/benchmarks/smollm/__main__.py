@@ -13,7 +13,8 @@ without a gradient are left out of the update in all three. Each run is scored o
 every tenth generation batch, which takes none of its seconds. With `--tune_batches` vanilla and the default are first
 tuned alike, in passes and rate, on a seed of their own, by the mean score. With replay the default keeps its choice.
 A seed is that of the trainer: all runs have the same rows and start from the same weights. Runs side by side share
-the processor. Timings depend on the machine: they are reported and never tested.
+the processor. On a CPU the layers of the model are compiled, which needs g++. Timings depend on the machine: they are
+reported and never tested.
 """
 
 import argparse

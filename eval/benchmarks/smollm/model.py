@@ -152,6 +152,7 @@ def _lengths(tokenizer: Any, answers: list[str]) -> list[int]:
 
 
 @torch.no_grad()
+@torch.compiler.set_stance("force_eager")  # the cache grows with every token
 def complete(
     model: Any, prompts: list[list[int]], each: int, generator: torch.Generator, *, eos: int, pad: int
 ) -> list[list[list[int]]]:
