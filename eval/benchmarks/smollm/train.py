@@ -105,7 +105,7 @@ def train_one(options: argparse.Namespace, run: Run, batches: int) -> list[dict[
         for layer in model.model.layers:  # a third of the update's seconds are casts and sums that are fused by it
             layer.compile(dynamic=True)
     score = Score(every, made["score"], tokenizer, file)
-    pieces = 8 if "vade_replay" in ARMS[run.arm] else 4  # micro-batches; with replay they are full
+    pieces = 16 if "vade_replay" in ARMS[run.arm] else 4  # micro-batches; with replay all rows are trained on
     args = VADEGRPOConfig(
         str(folder / "run"),
         per_device_train_batch_size=GROUPS * GENERATIONS // pieces,
