@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import trl.trainer.utils
 from transformers import TrainerCallback
 
 from trl_vade import VADEGRPOConfig, VADEGRPOTrainer
@@ -101,11 +102,13 @@ def train_one(options: argparse.Namespace, run: Run, batches: int) -> list[dict[
         return json.loads(file.read_text())
     torch.set_num_threads(max(torch.get_num_threads() // options.workers, 1))
     model, tokenizer, made = prepare(options)
+    if on_cpu:  # TRL 1.16 takes the head's logits of the prompts, too, where Triton is not: half of an update
+        trl.trainer.utils._use_triton = lambda device: True
     if on_cpu and not options.tiny:
         for layer in model.model.layers:  # a third of the update's seconds are casts and sums that are fused by it
             layer.compile(dynamic=True)
     score = Score(every, made["score"], tokenizer, file)
-    pieces = 16 if "vade_replay" in ARMS[run.arm] else 4  # micro-batches; with replay all rows are trained on
+    pieces = 8 if "vade_replay" in ARMS[run.arm] else 4  # micro-batches; with replay all rows are trained on
     args = VADEGRPOConfig(
         str(folder / "run"),
         per_device_train_batch_size=GROUPS * GENERATIONS // pieces,
