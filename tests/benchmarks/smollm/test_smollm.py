@@ -1,18 +1,20 @@
 """The benchmark with a real language model: its arithmetic, and the whole program in small."""
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+import trl.trainer.utils
+from transformers import AutoModelForCausalLM
 
 from eval.benchmarks.smollm.__main__ import main
-from eval.benchmarks.smollm.model import GGUF, TASKS, complete, exact_reward, load, prepare, questions, rows, sample
+from eval.benchmarks.smollm.model import GGUF, TASKS, complete, exact_reward, load, prepare, questions, rows
 from eval.benchmarks.smollm.study import parts_of_variance, useful_shares
-from eval.benchmarks.smollm.train import ARMS, RATES
+from eval.benchmarks.smollm.train import ARMS, RATES, no_logits_of_prompts
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.filterwarnings("ignore:`past_key_values`")]
 
@@ -39,24 +41,14 @@ def test_draws_of_a_policy_that_stays_find_more_where_words_tell_the_task():
     assert last["default, without words"] < last["default"] + 0.1 <= last["oracle"] + 0.1
 
 
-def test_answers_that_share_a_prompt_are_those_of_transformers_own_forward(monkeypatch):
-    """The first token of each answer comes with its probability."""
+def test_the_first_token_of_an_answer_comes_with_its_probability(monkeypatch):
     monkeypatch.setattr("eval.benchmarks.smollm.model.LONGEST", 1)
-    directory = load(tiny=True)
-    model, tokenizer = AutoModelForCausalLM.from_pretrained(directory), AutoTokenizer.from_pretrained(directory)
-    prompts = [[{"role": "user", "content": text}] for text in ("What is this?", "What is the sum of two digits?")]
+    model, prompts = AutoModelForCausalLM.from_pretrained(load(tiny=True)), [[5, 6, 7], [8, 9, 10, 11, 12]]
     model.lm_head.weight.data *= 40  # a model that is sure of a few tokens
-    answers = sample(model, tokenizer, {"prompt": prompts}, 400)
-    words = tokenizer.batch_decode([[one] for one in range(len(tokenizer))], skip_special_tokens=True)
-    for prompt, texts in zip(prompts, answers, strict=True):
-        batch = tokenizer.apply_chat_template(
-            prompt, add_generation_prompt=True, return_tensors="pt", return_dict=True
-        )
-        rates = model(**batch).logits[0, -1].softmax(-1).tolist()
-        word = words[np.argmax(rates)]
-        # Bytes of no character share a word.
-        expected = sum(rate for rate, one in zip(rates, words, strict=True) if one == word)
-        assert texts.count(word) / len(texts) == pytest.approx(expected, abs=0.1)
+    found = complete(model, prompts, 400, torch.Generator().manual_seed(0), eos=1, pad=0)
+    for prompt, answers in zip(prompts, found, strict=True):
+        rates = model(torch.tensor([prompt])).logits[0, -1].softmax(-1)
+        assert answers.count([rates.argmax()]) / 400 == pytest.approx(rates.max().item(), abs=0.1)
 
 
 def test_answers_that_go_on_after_others_have_ended_are_those_of_transformers():
@@ -68,6 +60,21 @@ def test_answers_that_go_on_after_others_have_ended_are_those_of_transformers():
     expected = [each[: each.index(eos) + 1] if eos in each else each for each in found]
     assert len(expected[0]) < len(expected[1]) == 16
     assert complete(model, prompts, 2, torch.Generator(), eos=eos, pad=0) == [[each] * 2 for each in expected]
+
+
+def test_the_head_of_a_model_reads_no_prompt(monkeypatch):
+    """On a CPU TRL's own loss takes logits of every position; where it no longer does, the program needs no patch."""
+    model, (sizes, found) = AutoModelForCausalLM.from_pretrained(load(tiny=True)), ([], [])
+    trl.trainer.utils.add_fused_lm_head(model)
+    inner = trl.trainer.utils._ChunkedLogProbFunction.apply
+    kept = SimpleNamespace(apply=lambda hidden, *more: sizes.append(len(hidden)) or inner(hidden, *more))
+    monkeypatch.setattr(trl.trainer.utils, "_ChunkedLogProbFunction", kept)
+    ids = torch.arange(16).view(2, 8)
+    for context in (nullcontext(), no_logits_of_prompts()):
+        with context:
+            found.append(model(ids, labels=ids.where(torch.arange(8) > 5, -100), fused_lm_head=True).log_probs)
+    assert sizes == [14, 4]
+    torch.testing.assert_close(*found)
 
 
 @pytest.fixture
