@@ -79,11 +79,12 @@ def interval(values: list[float]) -> tuple[float, float, float]:
 
 
 def share_interval(
-    ours: list[Record], theirs: list[Record], what: str = "rollouts", resamples: int = 1000
+    ours: list[Record], theirs: list[Record], what: str = "rollouts", resamples: int = 1000, up_to: int = 1
 ) -> tuple[float, float, float]:
     """Share of the rollouts, tokens or seconds with which the mean of `ours` reaches the mean final score of `theirs`.
 
-    With the ends of its 95 % interval, by a bootstrap over the pairs; infinite where it never does, NaN without pairs.
+    With the ends of its 95 % interval, by a bootstrap over the pairs; infinite where it does not with `up_to` times
+    those that `theirs` spend, NaN without pairs.
     """
     other = {pair(record): record for record in theirs}
     pairs = [(record, other[pair(record)]) for record in ours if pair(record) in other]
@@ -91,7 +92,7 @@ def share_interval(
         return (float("nan"),) * 3
     # Tokens and seconds are counted in those that the other arm spends in all, on average.
     spent = [budget(record) if what == "rollouts" else record[what][-1] for _, record in pairs]
-    shares = np.linspace(0, 1, POINTS) * float(np.mean(spent))
+    shares = np.arange(up_to * (POINTS - 1) + 1) / (POINTS - 1) * float(np.mean(spent))
     heights = np.array([np.interp(shares, record[what], record["score"]) for record, _ in pairs])
     finals = np.array([score_at(record, 1.0) for _, record in pairs])
     chance = np.random.default_rng(0)

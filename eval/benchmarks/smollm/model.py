@@ -242,10 +242,7 @@ def prepare(options: argparse.Namespace) -> tuple[Any, Any, dict[str, Any]]:
 
 def on_device(directory: Path) -> Any:
     model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32)
-    if torch.cuda.is_available():
-        return model.to("cuda")
-    model.set_attn_implementation("eager")  # 1.5 s of an update, forwards and back; the default takes 9 on a CPU
-    return model
+    return model.to("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def rates_of(model: Any, tokenizer: Any, of: Any, each: int) -> np.ndarray:

@@ -54,6 +54,9 @@ def test_an_interval_holds_the_true_mean_19_times_in_20():
     share, low, high = curves.share_interval(ours, theirs)
     assert share == pytest.approx(0.5)
     assert 0.4 < low < share < high < 0.65
+    costly = [[run | {"cost": [0, each, 2 * each]} for run in runs] for runs, each in ((ours, 3), (theirs, 1))]
+    assert curves.share_interval(*costly, "cost")[0] == np.inf
+    assert curves.share_interval(*costly, "cost", up_to=4)[0] == pytest.approx(1.5)
 
 
 def test_the_tables_show_each_arm_beside_vanilla_and_what_it_spends(monkeypatch):

@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 
 from eval.benchmarks.learning.oracle import OracleSampler
-from eval.benchmarks.learning.peers import (
-    BOTSSampler,
-    DifficultyPoolSampler,
-    GRESOSampler,
-    MoPPSSampler,
-    SECSampler,
-)
+from eval.benchmarks.learning.peers import BOTSSampler, DifficultyPoolSampler, GRESOSampler, MoPPSSampler, SECSampler
 from eval.benchmarks.learning.peers.base import mean_absolute_advantage
 from trl_vade.errors import SnapshotMismatchError
 from trl_vade.samplers.snapshot import state_digest

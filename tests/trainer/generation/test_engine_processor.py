@@ -9,10 +9,7 @@ from trl.generation import vllm_generation
 
 from tests.support.refusals import refused
 from trl_vade.errors import EngineError
-from trl_vade.trainer.generation.colocated import (
-    engine_with_trainers_processor,
-    refuse_other_processor_of_server,
-)
+from trl_vade.trainer.generation.colocated import engine_with_trainers_processor, refuse_other_processor_of_server
 
 
 def engine_made_by_trl(processing_class, folder, mode="colocate", use_vllm=True, **options):
