@@ -52,8 +52,9 @@ def test_the_first_token_of_an_answer_comes_with_its_probability(monkeypatch):
         assert answers.count([rates.argmax()]) / 400 == pytest.approx(rates.max().item(), abs=0.1)
 
 
-def test_answers_that_go_on_after_others_have_ended_are_those_of_transformers():
-    model = AutoModelForCausalLM.from_pretrained(load(tiny=True))
+def test_answers_that_go_on_after_others_have_ended_are_those_of_transformers(monkeypatch):
+    monkeypatch.setattr(torch, "autocast", lambda *kind, **how: nullcontext())  # bfloat16 ties tokens
+    model = AutoModelForCausalLM.from_pretrained(load(tiny=True), dtype=torch.float32)
     model.lm_head.weight.data *= 1e6  # a model that is sure
     prompts, sizes = [[5, 6, 7], [8, 9, 10, 11, 12], [13]], {"min_new_tokens": 16, "max_new_tokens": 16}
     found = [model.generate(torch.tensor([each]), do_sample=False, **sizes)[0, -16:].tolist() for each in prompts]
