@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from trl_vade.samplers import ThompsonSampler
+from trl_vade.samplers import ThompsonSampler, UniformSampler
 from trl_vade.samplers.priors import even_draw_ratio
 from trl_vade.samplers.snapshot import state_digest
 from trl_vade.selection.feedback import Feedback
@@ -99,6 +99,24 @@ def test_an_even_draw_of_spreads_is_estimated_as_one_of_spreads(make):
     feedback = make(signal=RewardSignal(None, ["reward"]))
     metrics = score(feedback, [MIXED])
     assert metrics["even_draw_ratio"] == even_draw_ratio(feedback.sampler.posterior, 4, spreads=True)
+
+
+def test_an_even_draw_is_corrected_where_the_policy_has_become_surer(make):
+    chance, feedback = np.random.default_rng(0), make(UniformSampler(512, seed=0))
+    logits = chance.normal(size=512)
+    for step in range(32):
+        rates = 1 / (1 + np.exp(-(1 + step) * logits))
+        rows = feedback.sampler.draw(64).sample_index
+        rewards = chance.random((64, 4)) < rates[rows, None]
+        outcomes = group_outcomes(rewards.ravel().astype(float), rows, threshold=0.5)
+        metrics = feedback.observe(feedback.in_flight(rows), outcomes, 0)
+    truth = np.mean(1 - rates**4 - (1 - rates) ** 4)
+    assert metrics["even_draw_ratio"] == pytest.approx(truth, abs=0.03)
+    assert even_draw_ratio(feedback.sampler.posterior, 4) > truth + 0.08
+    again = make(feedback.sampler)
+    again.load_state_dict(json.loads(json.dumps(feedback.state_dict())))
+    figures = [each.observe(each.in_flight(rows), outcomes, 0)["even_draw_ratio"] for each in (feedback, again)]
+    assert figures[0] == pytest.approx(figures[1], rel=0.05)
 
 
 def test_a_refill_with_a_gradient_ends_a_streak_of_batches_without_one(make, caplog):

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from trl_vade.errors import abbreviated
 from trl_vade.samplers.base import PosteriorSampler
 from trl_vade.samplers.information import mixed_group_probability, spread_group_probability
-from trl_vade.samplers.priors import even_draw_ratio
+from trl_vade.samplers.priors import FEWEST_ROWS, LATELY, even_draw_ratio
 
 from .batch_metrics import InFlight, StratumMetrics, VariantMetrics, batch_metrics, joined
 from .log import SelectionLog
@@ -21,6 +21,7 @@ from .success import RewardSignal
 from .watch import GradientWatch, OutageGuard
 
 logger = logging.getLogger(__name__)  # accelerate's logger would need its process state
+AS_EXPECTED = [8.0, 8.0]  # groups with a gradient, expected and found, before any was seen
 
 
 class Feedback:
@@ -52,6 +53,7 @@ class Feedback:
         self._guard, self._watch = OutageGuard(sampler.posterior), GradientWatch()
         self.writes, self._warn, self._said_unscored = writes, say, False
         self._initial: list[GroupOutcomes] = []
+        self._lately = AS_EXPECTED  # sums of about the last 256 groups
 
     @contextmanager
     def timed(self, what: str) -> Iterator[None]:
@@ -117,14 +119,16 @@ class Feedback:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the running totals for the metadata of a snapshot."""
-        totals = {"rollouts": self.rollouts, "seconds": dict(self.seconds), "signal": self.signal.state_dict()}
-        return {**totals, "outage": self._guard.state_dict(), "log": self.log.position._asdict()}
+        totals = {"rollouts": self.rollouts, "seconds": dict(self.seconds), "lately": self._lately}
+        totals |= {"signal": self.signal.state_dict(), "outage": self._guard.state_dict()}
+        return totals | {"log": self.log.position._asdict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Load the totals of `state`; for the place in the log see `resume_log`."""
         self.rollouts = int(state["rollouts"])
         self.seconds = {name: float(state["seconds"][name]) for name in self.seconds}
         self._guard.load_state_dict(state["outage"])
+        self._lately = [float(groups) for groups in state.get("lately", AS_EXPECTED)]
 
     def resume_log(self, state: dict[str, Any]) -> None:
         """Continue the log at the place of `state`, or say why that cannot be; see `SelectionLog.resume`."""
@@ -138,6 +142,7 @@ class Feedback:
             self._say(self._watch.observe(outcomes, spreads=spreads), in_flight)
         self._say(self._guard.judge(outcomes, spreads=spreads), in_flight)
         groups = (outcomes.sample_index, outcomes.successes, outcomes.trials)
+        self._compare(outcomes, spreads)
         if self.outage:
             self.sampler.observe(*(values[:0] for values in groups))  # a step without evidence
         elif in_flight.initialising:
@@ -151,7 +156,8 @@ class Feedback:
                 f"The reward functions returned None for all completions of rows that were drawn twice: "
                 f"{abbreviated(again)}. Check their columns, or drop these rows. This is said once."
             )
-        even_draw = even_draw_ratio(self.sampler.posterior, self.num_generations, spreads=spreads)
+        even_draw = even_draw_ratio(self.sampler.posterior, self.num_generations, spreads)
+        even_draw = min(even_draw * self._lately[1] / self._lately[0], 1.0)
         numbers = {
             "predicted_effective_ratio": float(in_flight.predicted_gradient.mean()),
             "even_draw_ratio": even_draw,
@@ -160,6 +166,14 @@ class Feedback:
         more |= {"initial": True} if in_flight.initialising else {}
         self._write(outcomes, global_step, **numbers, **more)
         return even_draw
+
+    def _compare(self, outcomes: GroupOutcomes, spreads: bool) -> None:
+        """Count groups with a gradient beside their estimate, which is too high where the policy has become surer."""
+        rows, posterior = outcomes.sample_index[outcomes.trials > 0], self.sampler.posterior
+        if rows.size and not self.outage and posterior.visited.size >= FEWEST_ROWS:
+            expected = rows.size * even_draw_ratio(posterior, self.num_generations, spreads, rows)
+            kept, found = LATELY / (LATELY + rows.size), float(outcomes.has_gradient.sum())
+            self._lately = [kept * self._lately[0] + expected, kept * self._lately[1] + found]
 
     def _write(self, outcomes: GroupOutcomes, global_step: int, **more: Any) -> None:
         if self.writes:
