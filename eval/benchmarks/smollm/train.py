@@ -209,5 +209,5 @@ def against_vanilla(runs: list[dict[str, Any]]) -> list[str]:
     for arm in [arm for arm in arms if arm != "vanilla"]:
         shares = {what: share_interval(arms[arm], arms["vanilla"], what, up_to=4) for what in ("rollouts", "seconds")}
         told = [f"{share:.0%} of its {what} ({low:.0%} to {high:.0%})" for what, (share, low, high) in shares.items()]
-        said.append(f"{arm}: vanilla's last score with {' and '.join(told)}.")
+        said.append(f"{arm}: vanilla's last score with {' and '.join(told)}.".replace("inf%", "never"))
     return said
