@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from trl_vade.samplers import ThompsonSampler, UniformSampler
-from trl_vade.samplers.priors import even_draw_ratio
+from trl_vade.samplers.information import mixed_group_probability, spread_group_probability
 from trl_vade.samplers.snapshot import state_digest
 from trl_vade.selection.feedback import Feedback
 from trl_vade.selection.log import SelectionLog
@@ -98,7 +98,8 @@ def test_a_process_that_does_not_write_learns_the_same_and_says_nothing(make, ca
 def test_an_even_draw_of_spreads_is_estimated_as_one_of_spreads(make):
     feedback = make(signal=RewardSignal(None, ["reward"]))
     metrics = score(feedback, [MIXED])
-    assert metrics["even_draw_ratio"] == even_draw_ratio(feedback.sampler.posterior, 4, spreads=True)
+    spreads = spread_group_probability(*feedback.sampler.belief(), 4)
+    assert metrics["even_draw_ratio"] == pytest.approx(spreads.mean())
 
 
 def test_an_even_draw_is_corrected_where_the_policy_has_become_surer(make):
@@ -112,7 +113,7 @@ def test_an_even_draw_is_corrected_where_the_policy_has_become_surer(make):
         metrics = feedback.observe(feedback.in_flight(rows), outcomes, 0)
     truth = np.mean(1 - rates**4 - (1 - rates) ** 4)
     assert metrics["even_draw_ratio"] == pytest.approx(truth, abs=0.03)
-    assert even_draw_ratio(feedback.sampler.posterior, 4) > truth + 0.08
+    assert mixed_group_probability(*feedback.sampler.belief(), 4).mean() > truth + 0.08
     again = make(feedback.sampler)
     again.load_state_dict(json.loads(json.dumps(feedback.state_dict())))
     figures = [each.observe(each.in_flight(rows), outcomes, 0)["even_draw_ratio"] for each in (feedback, again)]

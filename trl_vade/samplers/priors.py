@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from trl_vade.checks import FloatArray
 
@@ -134,10 +134,8 @@ def _sigmoid(logits: FloatArray) -> FloatArray:
     return 1.0 / (1.0 + np.exp(-np.clip(logits, -700.0, 700.0)))  # without an overflow
 
 
-def even_draw_ratio(
-    posterior: BetaPosterior, num_generations: int, spreads: bool = False, rows: ArrayLike | None = None
-) -> float:
-    """Estimate the share of groups with a gradient if each row, or each of `rows`, were chosen equally often.
+def even_draw_ratio(posterior: BetaPosterior, num_generations: int, spreads: bool = False) -> float:
+    """Estimate the share of groups with a gradient if each row were chosen equally often; by it rows rest.
 
     The belief about each row, of spreads or pass rates, starts from a Beta distribution fitted to the visited rows:
     from Beta(1, 1) the estimate is too high. Below 32 visited rows it starts there nevertheless.
@@ -145,12 +143,10 @@ def even_draw_ratio(
     alpha, beta = posterior.counts(posterior.visited)
     evident = alpha + beta >= EVIDENCE
     a, b = fit_prior(alpha[evident], beta[evident]) or FLAT
-    unseen, size = posterior.num_samples - len(alpha), posterior.num_samples
-    if rows is not None:
-        (alpha, beta), unseen, size = posterior.counts(rows), 0, np.size(rows)
+    unseen = posterior.num_samples - len(alpha)
     of_gradients = spread_group_probability if spreads else mixed_group_probability
     ratios = of_gradients(np.append(alpha, 0.0) + a, np.append(beta, 0.0) + b, num_generations)
-    return float((ratios[:-1].sum() + unseen * ratios[-1]) / size)
+    return float((ratios[:-1].sum() + unseen * ratios[-1]) / posterior.num_samples)
 
 
 def fit_prior(alpha: FloatArray, beta: FloatArray) -> tuple[float, float] | None:

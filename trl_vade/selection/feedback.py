@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from trl_vade.checks import FloatArray
 from trl_vade.errors import abbreviated
 from trl_vade.samplers.base import PosteriorSampler
 from trl_vade.samplers.information import mixed_group_probability, spread_group_probability
-from trl_vade.samplers.priors import FEWEST_ROWS, LATELY, even_draw_ratio
+from trl_vade.samplers.priors import FEWEST_ROWS
 
 from .batch_metrics import InFlight, StratumMetrics, VariantMetrics, batch_metrics, joined
 from .log import SelectionLog
@@ -21,6 +22,7 @@ from .success import RewardSignal
 from .watch import GradientWatch, OutageGuard
 
 logger = logging.getLogger(__name__)  # accelerate's logger would need its process state
+LATELY = 512.0  # groups
 AS_EXPECTED = [8.0, 8.0]  # groups with a gradient, expected and found, before any was seen
 
 
@@ -53,7 +55,7 @@ class Feedback:
         self._guard, self._watch = OutageGuard(sampler.posterior), GradientWatch()
         self.writes, self._warn, self._said_unscored = writes, say, False
         self._initial: list[GroupOutcomes] = []
-        self._lately = AS_EXPECTED  # sums of about the last 256 groups
+        self._lately = AS_EXPECTED  # sums of about the last 512 groups
 
     @contextmanager
     def timed(self, what: str) -> Iterator[None]:
@@ -65,8 +67,7 @@ class Feedback:
     def in_flight(self, sample_index: NDArray[np.int64], **more: Any) -> InFlight:
         """Return the rows with the present belief about them; `more` are further fields of `InFlight`."""
         a, b = self.sampler.belief(sample_index)
-        of_gradients = spread_group_probability if self.signal.is_spread else mixed_group_probability
-        predicted = of_gradients(a, b, self.num_generations)
+        predicted = self._predicted(sample_index)
         return InFlight(sample_index, a / (a + b), predicted, self.sampler.posterior.step, **more)
 
     @property
@@ -142,7 +143,7 @@ class Feedback:
             self._say(self._watch.observe(outcomes, spreads=spreads), in_flight)
         self._say(self._guard.judge(outcomes, spreads=spreads), in_flight)
         groups = (outcomes.sample_index, outcomes.successes, outcomes.trials)
-        self._compare(outcomes, spreads)
+        self._compare(outcomes)
         if self.outage:
             self.sampler.observe(*(values[:0] for values in groups))  # a step without evidence
         elif in_flight.initialising:
@@ -156,8 +157,7 @@ class Feedback:
                 f"The reward functions returned None for all completions of rows that were drawn twice: "
                 f"{abbreviated(again)}. Check their columns, or drop these rows. This is said once."
             )
-        even_draw = even_draw_ratio(self.sampler.posterior, self.num_generations, spreads)
-        even_draw = min(even_draw * self._lately[1] / self._lately[0], 1.0)
+        even_draw = min(float(self._predicted().mean()) * self._lately[1] / self._lately[0], 1.0)
         numbers = {
             "predicted_effective_ratio": float(in_flight.predicted_gradient.mean()),
             "even_draw_ratio": even_draw,
@@ -167,13 +167,17 @@ class Feedback:
         self._write(outcomes, global_step, **numbers, **more)
         return even_draw
 
-    def _compare(self, outcomes: GroupOutcomes, spreads: bool) -> None:
-        """Count groups with a gradient beside their estimate, which is too high where the policy has become surer."""
-        rows, posterior = outcomes.sample_index[outcomes.trials > 0], self.sampler.posterior
-        if rows.size and not self.outage and posterior.visited.size >= FEWEST_ROWS:
-            expected = rows.size * even_draw_ratio(posterior, self.num_generations, spreads, rows)
-            kept, found = LATELY / (LATELY + rows.size), float(outcomes.has_gradient.sum())
-            self._lately = [kept * self._lately[0] + expected, kept * self._lately[1] + found]
+    def _compare(self, outcomes: GroupOutcomes) -> None:
+        """Count groups with a gradient and those predicted, which are too many where the policy has become surer."""
+        rows = outcomes.sample_index[outcomes.trials > 0]
+        if rows.size and not self.outage and self.sampler.posterior.visited.size >= FEWEST_ROWS:
+            kept, new = LATELY / (LATELY + rows.size), (self._predicted(rows), outcomes.has_gradient)
+            self._lately = [kept * old + float(groups.sum()) for old, groups in zip(self._lately, new, strict=True)]
+
+    def _predicted(self, rows: ArrayLike | None = None) -> FloatArray:
+        """Return the probability of a gradient in a group of each of the `rows`, (K,), or of all rows, (N,)."""
+        of_gradients = spread_group_probability if self.signal.is_spread else mixed_group_probability
+        return of_gradients(*self.sampler.belief(rows), self.num_generations)
 
     def _write(self, outcomes: GroupOutcomes, global_step: int, **more: Any) -> None:
         if self.writes:
