@@ -120,6 +120,18 @@ def test_an_even_draw_is_corrected_where_the_policy_has_become_surer(make):
     assert figures[0] == pytest.approx(figures[1], rel=0.05)
 
 
+def test_an_even_draw_of_many_rows_is_that_of_some(make, monkeypatch):
+    rows, half = np.arange(100_000), np.arange(100_000) % 2
+    found = []
+    for most in (2**14, 2**17):
+        monkeypatch.setattr("trl_vade.selection.feedback.MOST_ROWS", most)
+        feedback = make(UniformSampler(100_000, seed=0))
+        feedback.sampler.observe(rows, 8 * half, np.full(100_000, 16))
+        found.append(score(feedback, [MIXED])["even_draw_ratio"])
+    assert found[0] == pytest.approx(found[1], abs=0.01)
+    assert found[0] != found[1]
+
+
 def test_a_refill_with_a_gradient_ends_a_streak_of_batches_without_one(make, caplog):
     feedback = make()
     for rewards, refill in [*[(RIGHT, 0)] * 9, (MIXED, 1), *[(RIGHT, 0)] * 9]:

@@ -22,8 +22,8 @@ from .success import RewardSignal
 from .watch import GradientWatch, OutageGuard
 
 logger = logging.getLogger(__name__)  # accelerate's logger would need its process state
-LATELY = 512.0  # groups
-AS_EXPECTED = [8.0, 8.0]  # groups with a gradient, expected and found, before any was seen
+LATELY, MOST_ROWS = 512.0, 2**14  # groups that correct the estimate of an even draw, and rows that stand for all
+AS_EXPECTED = [8.0, 8.0]  # of these groups, those with a gradient, predicted and found, before any was seen
 
 
 class Feedback:
@@ -55,7 +55,8 @@ class Feedback:
         self._guard, self._watch = OutageGuard(sampler.posterior), GradientWatch()
         self.writes, self._warn, self._said_unscored = writes, say, False
         self._initial: list[GroupOutcomes] = []
-        self._lately = AS_EXPECTED  # sums of about the last 512 groups
+        self._lately, size = AS_EXPECTED, sampler.posterior.num_samples
+        self._some = np.arange(size) if size <= MOST_ROWS else np.random.default_rng(0).integers(0, size, MOST_ROWS)
 
     @contextmanager
     def timed(self, what: str) -> Iterator[None]:
@@ -157,7 +158,7 @@ class Feedback:
                 f"The reward functions returned None for all completions of rows that were drawn twice: "
                 f"{abbreviated(again)}. Check their columns, or drop these rows. This is said once."
             )
-        even_draw = min(float(self._predicted().mean()) * self._lately[1] / self._lately[0], 1.0)
+        even_draw = min(float(self._predicted(self._some).mean()) * self._lately[1] / self._lately[0], 1.0)
         numbers = {
             "predicted_effective_ratio": float(in_flight.predicted_gradient.mean()),
             "even_draw_ratio": even_draw,
@@ -174,8 +175,8 @@ class Feedback:
             kept, new = LATELY / (LATELY + rows.size), (self._predicted(rows), outcomes.has_gradient)
             self._lately = [kept * old + float(groups.sum()) for old, groups in zip(self._lately, new, strict=True)]
 
-    def _predicted(self, rows: ArrayLike | None = None) -> FloatArray:
-        """Return the probability of a gradient in a group of each of the `rows`, (K,), or of all rows, (N,)."""
+    def _predicted(self, rows: ArrayLike) -> FloatArray:
+        """Return the probability of a gradient in a group of each of the `rows`, (K,)."""
         of_gradients = spread_group_probability if self.signal.is_spread else mixed_group_probability
         return of_gradients(*self.sampler.belief(rows), self.num_generations)
 
