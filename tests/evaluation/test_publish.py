@@ -20,9 +20,7 @@ MEASURED = "20 of 2,500, temperature 0.6, 2 runs, lmms-eval: relaxed, 5 %"
 
 def evaluated(output, scores=None, data=(), **facts):
     """The output directory of a finished evaluation, with scores in per cent; `data` are rows of the user's."""
-    scores = {
-        name: [number < score / 5 for number in range(20)] for name, score in (scores or {"chartqa": 80}).items()
-    }
+    scores = {name: [n < score / 5 for n in range(20)] for name, score in (scores or {"chartqa": 80}).items()}
     return finished(output, scores, data=dict.fromkeys(data, "my_charts"), **facts)
 
 

@@ -62,9 +62,7 @@ def endpoint(monkeypatch):
 
 
 def test_texts_that_are_no_use_are_left_out_and_counted(tmp_path, endpoint, capsys):
-    rows = [
-        {"prompt": [{"role": "user", "content": question}], "answer": answer} for question, answer in ANSWERS.items()
-    ]
+    rows = [{"prompt": [{"role": "user", "content": asked}], "answer": answer} for asked, answer in ANSWERS.items()]
     Dataset.from_list(rows).to_parquet(tmp_path / "rows.parquet")
     out = tmp_path / "out.parquet"
     asking = ["--endpoint", endpoint, "--model", "writer/72B"]

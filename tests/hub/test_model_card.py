@@ -57,9 +57,7 @@ SUMMARY = {
     **{"effective_gradient_ratio_first_quarter": 0.5, "effective_gradient_ratio_last_quarter": 0.4},
     **{"even_draw_ratio_last_quarter": 0.3, "groups_first_quarter": 7680, "groups_last_quarter": 7680},
     "seconds": {"selection": 36.0, "generation": 90_000.0, "update": 72_000.0, "validation": 3_600.0},
-    "validation": [
-        {"step": 480 * n, "score": score, "standard_error": 0.01} for n, score in enumerate((0.25, 0.4, 0.5))
-    ],
+    "validation": [{"step": 480 * n, "score": x, "standard_error": 0.01} for n, x in enumerate((0.25, 0.4, 0.5))],
 }
 NOTHING_ELSE = {"settings": VADE_DEFAULTS, "curves": None, "posterior_repo": None, "hub_model_id": None}
 

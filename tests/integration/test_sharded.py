@@ -92,9 +92,8 @@ def test_a_sharded_run_resumes_bit_for_bit_inside_a_generation_batch(runs):
 
 def test_a_sharded_checkpoint_is_whole_and_loads_without_the_trainer(runs, vision_model_path):
     directory, (reports, _, weights, _), _ = runs
-    model, loading = Qwen2_5_VLForConditionalGeneration.from_pretrained(
-        directory / "checkpoint-4", output_loading_info=True
-    )
+    last = directory / "checkpoint-4"
+    model, loading = Qwen2_5_VLForConditionalGeneration.from_pretrained(last, output_loading_info=True)
     assert not any(loading.values())
     assert sum(parameter.numel() for parameter in model.parameters()) == reports[0]["in_all"]
     before = saved_weights(Path(vision_model_path))

@@ -79,15 +79,13 @@ def what_was_seen(folder):
     return [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in (0, 1)]
 
 
-@pytest.mark.parametrize(
-    ("scenario", "generation_batches", "groups"), zip(PLAIN, (6, 3, 6, 7), (2, 2, 1, 2), strict=True)
-)
-def test_the_processes_share_one_choice_and_learn_the_same(folder, several, scenario, generation_batches, groups):
+@pytest.mark.parametrize(("scenario", "batches", "groups"), zip(PLAIN, (6, 3, 6, 7), (2, 2, 1, 2), strict=True))
+def test_the_processes_share_one_choice_and_learn_the_same(folder, several, scenario, batches, groups):
     first, second, lines = several[scenario]
     for name in ("digest", "alpha", "visits", "weights"):
         assert first[name] == second[name]
     assert set(first["staleness"]) == {0.0}
-    assert len(lines) == generation_batches
+    assert len(lines) == batches
     assert load_snapshot(folder / scenario / "checkpoint-3").sampler_state["posterior"]["num_samples"] == 13
     chosen = [line for line in lines if len(line["sample_index"]) == groups]
     generations = 8 // groups

@@ -136,9 +136,8 @@ def mathverse(folder, count=4):
         row |= dict.fromkeys(("question", "question_for_eval", "query_wo", "query_cot"), text) | {"image": scene.image}
         row |= {"question_type": "multi-choice" if chosen else "free-form"}
         row |= {"answer": "ABC"[place] if chosen else scene.answer}
-        rows.append(
-            row | {"metadata": dict.fromkeys(("source", "subject", "subfield"), "none") | {"split": "testmini"}}
-        )
+        about = dict.fromkeys(("source", "subject", "subfield"), "none") | {"split": "testmini"}
+        rows.append(row | {"metadata": about})
     return write(folder, "mathverse", "testmini", rows)
 
 

@@ -54,9 +54,7 @@ def tables(tmp_path_factory):
     """Rows by benchmark, each question with the name of its benchmark, and their folders."""
     folder = tmp_path_factory.mktemp("rows")
     made = {name: getattr(stand_ins, MAKERS.get(name, name))(folder / name, ROWS) for name in NAMES}
-    return {
-        name: (path, datasets.load_dataset(str(path), split=BENCHMARKS[name].split)) for name, path in made.items()
-    }
+    return {name: (at, datasets.load_dataset(str(at), split=BENCHMARKS[name].split)) for name, at in made.items()}
 
 
 def test_who_answers_from_the_key_has_all_and_who_always_says_a_has_what_chance_says(tables, tmp_path):

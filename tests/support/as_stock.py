@@ -97,9 +97,7 @@ def full_history(trainer):
 
 def plain_history(trainer):
     """`full_history`, less the keys of VADE."""
-    return [
-        {key: value for key, value in entry.items() if not key.startswith("vade/")} for entry in full_history(trainer)
-    ]
+    return [{key: one for key, one in entry.items() if not key.startswith("vade/")} for entry in full_history(trainer)]
 
 
 def assert_as_stock(ours, stock):

@@ -112,9 +112,8 @@ TURNS = {f.__name__: f for f in (geo3k, geo170k, clevr_math, geos, geoqa_plus, g
 
 def one_vision_row(task, n, image, *, answered=True):
     turns = [(question, reply if answered else "") for question, reply in TURNS[task](n)]
-    conversation = [
-        {"from": who, "value": text} for turn in turns for who, text in zip(("human", "gpt"), turn, strict=True)
-    ]
+    pairs = [pair for turn in turns for pair in zip(("human", "gpt"), turn, strict=True)]
+    conversation = [{"from": who, "value": text} for who, text in pairs]
     return {"id": f"{task}_{n}", "image": image, "conversations": conversation, "data_source": task}
 
 

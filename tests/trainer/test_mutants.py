@@ -160,9 +160,7 @@ def test_without_the_modules_of_vllm_a_run_is_as_before_and_vllm_is_refused(made
 
 
 @pytest.mark.parametrize("version", ["1.16.0", "1.17.0"])
-def test_a_release_that_was_never_tried_is_named_at_the_start_and_in_an_error_of_the_run(
-    made, monkeypatch, caplog, version
-):
+def test_a_release_never_tried_is_named_at_the_start_and_in_an_error_of_the_run(made, monkeypatch, caplog, version):
     monkeypatch.setattr(trl, "__version__", version)
     monkeypatch.setattr(GRPOTrainer, "_compute_loss", lambda self, model, inputs: inputs["elsewhere"])
     trainer = made()

@@ -70,9 +70,7 @@ def test_where_no_sampler_can_choose_the_default_is_uniform_with_one_line_and_a_
 
 
 @pytest.mark.parametrize("sampler", [None, "thompson", "uniform"])
-def test_fewer_rows_than_a_generation_batch_takes_are_refused_since_nothing_would_be_trained(
-    text_rows, make_args, sampler
-):
+def test_fewer_rows_than_a_generation_batch_are_refused_since_nothing_would_be_trained(text_rows, make_args, sampler):
     rows = text_rows.select(range(3))
     with refused(ConfigurationError, ["3 rows", "takes 4"], ["per_device_train_batch_size", "more rows"]):
         make_trainer(says_a_digit, make_args(vade_sampler=sampler), rows)
@@ -168,9 +166,7 @@ NO_STRATA = [
 ]
 
 
-def test_a_column_that_gives_no_strata_is_refused_and_images_are_not_decoded_for_it(
-    text_rows, make_args, decoded_images
-):
+def test_a_column_without_strata_is_refused_and_images_are_not_decoded_for_it(text_rows, make_args, decoded_images):
     hidden = text_rows.add_column("task", [0, 1, -1] * 8).cast_column("task", ClassLabel(names=["algebra", "logic"]))
     tables = [text_rows, hidden, numbered_rows(8, task=picture)]
     for rows in [*tables, *(text_rows.add_column("task", labels) for labels in NO_STRATA)]:

@@ -111,9 +111,8 @@ def passed(trainer, batch, model=None):
 def test_an_update_with_an_older_group_is_trls_of_the_same_rows(made, watched, settings):
     before = WeightsBefore()
     rows = Dataset.from_list([{"prompt": "say a digit above"[: 5 + 6 * (i % 3)], "id": str(i)} for i in range(24)])
-    trainer = made(
-        second_group(itertools.count()), rows, more={"callbacks": [before]}, vade_replay=1, **SGD | settings
-    )
+    more = {"callbacks": [before]}
+    trainer = made(second_group(itertools.count()), rows, more=more, vade_replay=1, **SGD | settings)
     with watched() as (batches, _):
         trainer.train()
     (first, second), size = batches, len(batches[0]["advantages"])
@@ -213,9 +212,7 @@ def test_older_rows_keep_their_pictures(made, passes, tmp_path, family):
     settings = {"learning_rate": 0.0, "max_steps": 4, "vade_replay": 3} | SPLIT
     trainer = made(fifth_letter, rows, model=write_family(family, tmp_path), **settings)
     trainer.train()
-    assert any(
-        age and count for ages, batch, _ in passes for age, count in zip(ages, batch["num_images"], strict=True)
-    )
+    assert any(age and n for ages, batch, _ in passes for age, n in zip(ages, batch["num_images"], strict=True))
     assert max(change.abs().max() for _, _, change in passes) < 1e-5
 
 

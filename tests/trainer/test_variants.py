@@ -119,9 +119,8 @@ def test_images_are_those_of_the_variant(varied, vision_model_path):
     seen = []
 
     def noted(completions, images, kind, **columns):
-        seen.extend(
-            (each, image.convert("RGB").tobytes() in known) for each, (image, *_) in zip(kind, images, strict=True)
-        )
+        shown = [image.convert("RGB").tobytes() in known for image, *_ in images]
+        seen.extend(zip(kind, shown, strict=True))
         return [float(place % 2) for place in range(len(completions))]
 
     varied(noted, with_variants(rows, negatives), model=vision_model_path, vade_advantage="diva", max_steps=1)

@@ -67,11 +67,9 @@ class VADEScriptArguments(CommandArguments, ScriptArguments):
 
 def read_command(arguments: list[str]) -> tuple[CommandArguments, list[str]]:
     """Split `arguments` into the command's flags and those of the run, in which the one recipe is a `--config`."""
-    arguments = [part for word in arguments for part in word.split("=", 1 if word.startswith("--config=") else 0)]
+    words = [part for word in arguments for part in word.split("=", 1 if word.startswith("--config=") else 0)]
     parser = HfArgumentParser(CommandArguments, add_help=False, allow_abbrev=False)
-    command, rest = parser.parse_args_into_dataclasses(
-        arguments, return_remaining_strings=True, look_for_args_file=False
-    )
+    command, rest = parser.parse_args_into_dataclasses(words, return_remaining_strings=True, look_for_args_file=False)
     if rest.count("--config") + (command.recipe is not None) > 1 or rest[-1:] == ["--config"]:
         raise ConfigurationError("Name one recipe, and once: --recipe NAME, or --config with the path of a file.")
     return command, rest if command.recipe is None else ["--config", str(recipe_file(command.recipe)), *rest]

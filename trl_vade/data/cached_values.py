@@ -51,9 +51,7 @@ def holds_images(dataset: Dataset) -> bool:
 
 
 def _image_files(dataset: Dataset) -> list[tuple[Any, ...]]:
-    names = (
-        sorted({name for column in dataset.data.columns for name in _named(column)}) if holds_images(dataset) else []
-    )
+    names = sorted({name for each in dataset.data.columns for name in _named(each)}) if holds_images(dataset) else []
     with ThreadPoolExecutor(THREADS) as pool:  # for network disks
         return list(pool.map(_file_state, names))
 

@@ -5,10 +5,10 @@ import io
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 from datasets import ClassLabel, Dataset, Value
-from numpy.typing import NDArray
 from PIL import Image
+
+from trl_vade.checks import IntArray
 
 MOST_SIGNS = 600  # of a text; a longer one is cut
 SIDE = 160  # pixels of the longer side of a picture; a smaller one keeps its size
@@ -68,9 +68,7 @@ def data_url(image: Image.Image) -> str:
     return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
-def names_and_tasks(
-    dataset: Dataset, keys: NDArray[np.int64], rows: NDArray[np.int64], task_column: str
-) -> dict[str, Any]:
+def names_and_tasks(dataset: Dataset, keys: IntArray, rows: IntArray, task_column: str) -> dict[str, Any]:
     """Return the arguments `sample_id`, an `id` or else a key, and `task`, if known, for `posterior_table`, (V,)."""
     feature = dataset.features.get("id")
     has_text = isinstance(feature, Value) and "binary" not in feature.dtype
@@ -85,7 +83,7 @@ def key_text(key: int) -> str:
     return f"{key & (2**64 - 1):016x}"
 
 
-def row_labels(dataset: Dataset, column: str, rows: NDArray[np.int64]) -> list[str | None]:
+def row_labels(dataset: Dataset, column: str, rows: IntArray) -> list[str | None]:
     """Return the labels of the rows as texts; None for a missing label. A `ClassLabel` gives the name of the class."""
     feature, values = dataset.features[column], _values(dataset, column, rows)
     if not isinstance(feature, ClassLabel):
@@ -94,7 +92,7 @@ def row_labels(dataset: Dataset, column: str, rows: NDArray[np.int64]) -> list[s
     return [None if value is None or value < 0 else feature.int2str(value) for value in values]
 
 
-def _values(dataset: Dataset, column: str, rows: NDArray[np.int64]) -> list[Any]:
+def _values(dataset: Dataset, column: str, rows: IntArray) -> list[Any]:
     plain, values = dataset.select_columns([column]).with_format("arrow"), list[Any]()
     for start in range(0, len(rows), 10_000):  # Arrow makes a table for each row that does not follow the one before
         values += plain[rows[start : start + 10_000].tolist()][column].to_pylist()

@@ -166,10 +166,8 @@ def _misread(name: str, rows: Any) -> tuple[str, str] | None:
     elif isinstance(inside, dict):
         field = next(one for one in (*FIELDS, *inside) if one in inside)
         by_letter = name == "choices" and cell == "one" and field not in FIELDS and all(map(_is_text, inside.values()))
-        why, code = (
-            "its fields are not texts",
-            f"{cell} and " + ("[*one.values()]" if by_letter else f'{cell}["{field}"]'),
-        )
+        read = "[*one.values()]" if by_letter else f'{cell}["{field}"]'
+        why, code = "its fields are not texts", f"{cell} and {read}"
     elif name == "choices" and cell == "one" and getattr(feature, "dtype", "null") != "null":
         texts = {*rows[name][:]} - {None, ""} if _is_text(feature) else set()
         code = next((name for name in READERS if texts and all(_is_list(READERS[name], one) for one in texts)), "")
@@ -186,9 +184,7 @@ def _place(rows: Any) -> tuple[str, str] | None:
     at = [row for row, one in enumerate(answers) if one in [*"0123456789"]][:500]  # enough to tell
     cells = zip(at, rows.select_columns([*columns]).select(at), strict=True)
     asked = [(row, one, int(one["answer"]), len(one["choices"] or ())) for row, one in cells]
-    asked = [
-        each for each in asked if told_type(each[1].get("answer_type")) in (None, "choice") and each[2] <= each[3]
-    ]
+    asked = [one for one in asked if told_type(one[1].get("answer_type")) in (None, "choice") and one[2] <= one[3]]
     apart = [row for row, one, _, _ in asked if judge(one["answer"], **one) is None]
     if 2 * len(apart) <= len(asked):  # most are texts of choices
         return None

@@ -159,10 +159,8 @@ class Feedback:
                 f"{abbreviated(again)}. Check their columns, or drop these rows. This is said once."
             )
         even_draw = min(float(self._predicted(self._some).mean()) * self._lately[1] / self._lately[0], 1.0)
-        numbers = {
-            "predicted_effective_ratio": float(in_flight.predicted_gradient.mean()),
-            "even_draw_ratio": even_draw,
-        }
+        predicted = float(in_flight.predicted_gradient.mean())
+        numbers = {"predicted_effective_ratio": predicted, "even_draw_ratio": even_draw}
         more = ({"refill": refill} if refill else {}) | ({"observed": False} if self.outage else {})
         more |= {"initial": True} if in_flight.initialising else {}
         self._write(outcomes, global_step, **numbers, **more)

@@ -94,9 +94,8 @@ class GradientWatch:
         live, rates = bool(outcomes.has_gradient.any()), outcomes.pass_rate[outcomes.trials > 0]
         self._dead = 0 if live else self._dead + 1
         self._alike = self._alike + 1 if live and not spreads and not outcomes.is_mixed.any() else 0
-        told = (
-            "" if spreads else f": {rates.mean():.0%} of the answers are right" if rates.size else ": none has a score"
-        )
+        right = f"{rates.mean():.0%} of the answers are right" if rates.size else "none has a score"
+        told = "" if spreads else f": {right}"
         if self._dead in DUE:
             return (
                 f"No group has had a gradient for {self._dead} generation batches{told}. "

@@ -108,9 +108,8 @@ def joined(parts: list[Batch], pad_token_id: int = 0) -> Batch:
                 values[i] = known.new_full(shape, lacking.get(name, 0))
         if all(value.shape[1:] == (end + size,) for value, end, size in zip(values, ends, sizes, strict=True)):
             sides = [(max(ends) - end, max(sizes) - size) for end, size in zip(ends, sizes, strict=True)]
-            values = [
-                F.pad(value, side, value=padding.get(name, 0)) for value, side in zip(values, sides, strict=True)
-            ]
+            fill = padding.get(name, 0)
+            values = [F.pad(value, side, value=fill) for value, side in zip(values, sides, strict=True)]
         return torch.cat(values)
 
     return {name: join(name) for name in dict.fromkeys(name for part in parts for name in part)}

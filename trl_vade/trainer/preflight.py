@@ -69,9 +69,7 @@ def lay_out_rows(arguments: dict[str, Any], args: GRPOConfig) -> None:
         for part in rows.values() if isinstance(rows, Mapping) else [] if rows is None else [rows]:
             refuse_columns(name, part, prompts_come_later=later)
             if {"video", "videos"} & {*(getattr(part, "features", None) or ())}:
-                logger.warning(
-                    f"{name} has a column of videos, which TRL 1.16 gives to rewards, but not to the model."
-                )
+                logger.warning(f"{name} has a column of videos: TRL 1.16 gives it to rewards, not to the model.")
             for setting_name in of_all:
                 if getattr(args, setting_name) is not None and (later or not isinstance(part, Dataset)):
                     raise ConfigurationError(

@@ -47,9 +47,8 @@ def test_a_part_that_fails_is_named_and_the_others_run():
 
 @pytest.mark.slow
 def test_the_whole_program_runs_with_the_tiny_model(tmp_path, capsys):
-    rows = [
-        {"prompt": [{"role": "user", "content": str(n)}], "answer": "1", "task": "t", "level": 1} for n in range(64)
-    ]
+    asked = [[{"role": "user", "content": str(n)}] for n in range(64)]
+    rows = [{"prompt": prompt, "answer": "1", "task": "t", "level": 1} for prompt in asked]
     (tmp_path / "rows.json").write_text(json.dumps({"pool": rows, "score": rows[:8], "taught": rows[:16]}))
     benchmark.main(["--tiny", "--packed", str(tmp_path), "--output", str(tmp_path / "gpu.json")])
     found = json.loads((tmp_path / "gpu.json").read_text())

@@ -120,9 +120,7 @@ def test_the_figures_of_a_run_worked_by_hand():
 
 def test_an_arm_that_reads_no_words_has_its_runs_in_nameless_too(tmp_path):
     path = tmp_path / "results.jsonl"
-    path.write_text(
-        "".join(json.dumps(record([0, 1, 1], arm)) + "\n" for arm in ("vanilla, 64 x 4", "default, 64 x 4"))
-    )
+    path.write_text("".join(json.dumps(record([0, 1, 1], f"{arm}, 64 x 4")) + "\n" for arm in ("vanilla", "default")))
     assert [(r["regime"], r["arm"]) for r in curves.read(path)][2:] == [("nameless", "vanilla, 64 x 4")]
 
 

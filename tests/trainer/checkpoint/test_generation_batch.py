@@ -77,9 +77,7 @@ def test_a_batch_goes_on_bit_for_bit_without_its_pictures_but_for_those_of_a_tra
     assert_same_end(resumed, whole)
 
 
-def test_where_a_row_or_the_processor_has_changed_the_batch_is_generated_anew_and_that_is_said(
-    start, tmp_path, caplog
-):
+def test_where_a_row_or_the_processor_has_changed_the_batch_is_made_anew_and_that_is_said(start, tmp_path, caplog):
     """The ids are the same, so the posterior goes on."""
     start("parts", vision_rows(), stop=1, max_steps=1).train()
     for changed, steps, said in (
