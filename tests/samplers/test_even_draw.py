@@ -5,7 +5,7 @@ import pytest
 
 from trl_vade.samplers.information import mixed_group_probability
 from trl_vade.samplers.posterior import BetaPosterior
-from trl_vade.samplers.priors import FEWEST_ROWS, even_draw_ratio, fit_prior
+from trl_vade.samplers.priors import FEWEST_ROWS, fit_prior, rest_ratio
 
 G = 8
 
@@ -26,14 +26,14 @@ def test_it_is_close_to_the_truth_where_many_rows_are_mastered_or_impossible():
     for share in (0.2, 1.0):
         posterior = watched(rates, share)
         flat = float(mixed_group_probability(posterior.alpha + 1, posterior.beta + 1, G).mean())
-        assert even_draw_ratio(posterior, G) == pytest.approx(truth, abs=0.05)
+        assert rest_ratio(posterior, G) == pytest.approx(truth, abs=0.05)
         assert flat > truth + 0.08
 
 
 def test_spreads_have_their_own_chance_of_a_gradient():
     posterior = BetaPosterior(100)
     posterior.observe(np.arange(100), np.full(100, 4.0), np.full(100, 8.0))
-    assert even_draw_ratio(posterior, G, spreads=True) < even_draw_ratio(posterior, G)
+    assert rest_ratio(posterior, G, spreads=True) < rest_ratio(posterior, G)
 
 
 def test_it_finds_the_distribution_that_pass_rates_were_drawn_from():
@@ -45,11 +45,11 @@ def test_it_finds_the_distribution_that_pass_rates_were_drawn_from():
 
 def test_rows_with_next_to_no_evidence_left_do_not_count_and_without_32_rows_the_belief_is_flat():
     flat = mixed_group_probability(np.ones(1), np.ones(1), G)
-    assert even_draw_ratio(BetaPosterior(100), G) == pytest.approx(flat[0])
+    assert rest_ratio(BetaPosterior(100), G) == pytest.approx(flat[0])
     posterior = watched(np.full(100, 0.02))
-    assert even_draw_ratio(posterior, G) < 0.3
+    assert rest_ratio(posterior, G) < 0.3
     posterior.load_state_dict(posterior.state_dict() | {"step": 10_000_000})
-    assert even_draw_ratio(posterior, G) == pytest.approx(flat[0])
+    assert rest_ratio(posterior, G) == pytest.approx(flat[0])
     alpha = np.full(FEWEST_ROWS, 8.0)
     assert fit_prior(alpha[1:], np.zeros(FEWEST_ROWS - 1)) is None
     assert fit_prior(alpha, np.zeros(FEWEST_ROWS)) is not None

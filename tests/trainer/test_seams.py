@@ -34,7 +34,7 @@ def test_the_installed_libraries_have_what_each_feature_needs():
         (GRPOTrainer, "get_high_entropy_mask", {"vade_down_sampling": "lossless"}),
     ],
 )
-def test_a_trl_without_what_is_asked_for_is_refused_before_a_model_is_loaded(
+def test_a_trl_without_what_was_asked_for_is_refused_before_a_model_is_loaded(
     made, monkeypatch, owner, method, settings
 ):
     monkeypatch.setattr(owner, method, lambda self, other: None)

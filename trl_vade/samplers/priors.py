@@ -134,7 +134,7 @@ def _sigmoid(logits: FloatArray) -> FloatArray:
     return 1.0 / (1.0 + np.exp(-np.clip(logits, -700.0, 700.0)))  # without an overflow
 
 
-def even_draw_ratio(posterior: BetaPosterior, num_generations: int, spreads: bool = False) -> float:
+def rest_ratio(posterior: BetaPosterior, num_generations: int, spreads: bool = False) -> float:
     """Estimate the share of groups with a gradient if each row were chosen equally often; by it rows rest.
 
     The belief about each row, of spreads or pass rates, starts from a Beta distribution fitted to the visited rows:

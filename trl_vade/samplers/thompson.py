@@ -15,7 +15,7 @@ from trl_vade.errors import ConfigurationError, abbreviated
 from .base import Draw, PosteriorSampler
 from .information import SPREAD_GAIN, information_gain
 from .posterior import BetaPosterior
-from .priors import EVIDENCE, FLAT, PRIORS, UNKNOWN, WIDTH, Belief, Words, even_draw_ratio, more_errors, prompt_prior
+from .priors import EVIDENCE, FLAT, PRIORS, UNKNOWN, WIDTH, Belief, Words, more_errors, prompt_prior, rest_ratio
 from .problems import VariantRows, problems_of
 from .strata import Strata, largest
 
@@ -41,7 +41,7 @@ class ThompsonSampler(PosteriorSampler):
             often. If fewer than K rows remain, those that have rested longest are added first.
         even_rest: posterior steps of an epoch, at least 0. Above 0 a chosen row rests longer than `cooldown` where
             selection has little to win: for the share of an epoch that even draws would give of groups with a
-            gradient, as `even_draw_ratio` estimates it before each draw.
+            gradient, as `rest_ratio` estimates it before each draw.
         num_generations: G, the completions of a group, at least 2; only `even_rest` reads it.
         prior: the belief about unseen rows: "flat", Beta(1, 1), or "prompts", from the words of their prompts (see
             `prompt_prior`).
@@ -191,7 +191,7 @@ class ThompsonSampler(PosteriorSampler):
         rest, last, settings = int(self._settings["cooldown"]), self.posterior.last_update, self._settings
         if epoch := settings.get("even_rest"):
             spreads = settings["gain"] == SPREAD_GAIN
-            ratio = self._fit_once("rest", even_draw_ratio, settings["num_generations"], spreads)
+            ratio = self._fit_once("rest", rest_ratio, settings["num_generations"], spreads)
             rest = max(rest, round(epoch * ratio))
         if self.unscored:  # a row rests because it was drawn
             last = last.copy()

@@ -22,7 +22,7 @@ from .success import RewardSignal
 from .watch import GradientWatch, OutageGuard
 
 logger = logging.getLogger(__name__)  # accelerate's logger would need its process state
-LATELY, MOST_ROWS = 512.0, 2**14  # groups that correct the estimate of an even draw, and rows that stand for all
+LAST_GROUPS, MOST_ROWS = 512.0, 2**14  # that correct the estimate of an even draw; that stand for all
 AS_EXPECTED = [8.0, 8.0]  # of these groups, those with a gradient, predicted and found, before any was seen
 
 
@@ -68,8 +68,7 @@ class Feedback:
     def in_flight(self, sample_index: NDArray[np.int64], **more: Any) -> InFlight:
         """Return the rows with the present belief about them; `more` are further fields of `InFlight`."""
         a, b = self.sampler.belief(sample_index)
-        predicted = self._predicted(sample_index)
-        return InFlight(sample_index, a / (a + b), predicted, self.sampler.posterior.step, **more)
+        return InFlight(sample_index, a / (a + b), self._chances(a, b), self.sampler.posterior.step, **more)
 
     @property
     def outage(self) -> bool:
@@ -158,9 +157,9 @@ class Feedback:
                 f"The reward functions returned None for all completions of rows that were drawn twice: "
                 f"{abbreviated(again)}. Check their columns, or drop these rows. This is said once."
             )
-        even_draw = min(float(self._predicted(self._some).mean()) * self._lately[1] / self._lately[0], 1.0)
-        predicted = float(in_flight.predicted_gradient.mean())
-        numbers = {"predicted_effective_ratio": predicted, "even_draw_ratio": even_draw}
+        of_all, (expected, found) = self._chances(*self.sampler.belief(self._some)), self._lately
+        even_draw, predicted = min(float(of_all.mean()) * found / expected, 1.0), in_flight.predicted_gradient
+        numbers = {"predicted_effective_ratio": float(predicted.mean()), "even_draw_ratio": even_draw}
         more = ({"refill": refill} if refill else {}) | ({"observed": False} if self.outage else {})
         more |= {"initial": True} if in_flight.initialising else {}
         self._write(outcomes, global_step, **numbers, **more)
@@ -170,13 +169,14 @@ class Feedback:
         """Count groups with a gradient and those predicted, which are too many where the policy has become surer."""
         rows = outcomes.sample_index[outcomes.trials > 0]
         if rows.size and not self.outage and self.sampler.posterior.visited.size >= FEWEST_ROWS:
-            kept, new = LATELY / (LATELY + rows.size), (self._predicted(rows), outcomes.has_gradient)
+            kept = LAST_GROUPS / (LAST_GROUPS + rows.size)
+            new = self._chances(*self.sampler.belief(rows)), outcomes.has_gradient
             self._lately = [kept * old + float(groups.sum()) for old, groups in zip(self._lately, new, strict=True)]
 
-    def _predicted(self, rows: ArrayLike) -> FloatArray:
-        """Return the probability of a gradient in a group of each of the `rows`, (K,)."""
+    def _chances(self, a: FloatArray, b: FloatArray) -> FloatArray:
+        """Return the probability of a gradient in a group of each row with a belief Beta(a, b), (K,)."""
         of_gradients = spread_group_probability if self.signal.is_spread else mixed_group_probability
-        return of_gradients(*self.sampler.belief(rows), self.num_generations)
+        return of_gradients(a, b, self.num_generations)
 
     def _write(self, outcomes: GroupOutcomes, global_step: int, **more: Any) -> None:
         if self.writes:
